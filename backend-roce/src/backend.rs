@@ -157,7 +157,8 @@ impl RoceDriver {
         number.map(std::io::Error::from_raw_os_error)
     }
 
-    /// Returns why the last attempt, or service point, that had to use local queues could not, once.
+    /// Returns why the last attempt, or service point, that had to use local queues could not,
+    /// once.
     #[must_use]
     pub fn not_local(&self) -> Option<NotLocal> {
         self.0.enter(|adapter| adapter.not_local.take())
@@ -185,6 +186,12 @@ fn reserve<T>(table: &mut Slab<T>) -> Result<(), BackendError> {
 }
 
 impl Adapter {
+    /// Makes room for the transport of a queue pair that is not connected.
+    fn reserve_transport(&mut self, key: usize) -> Result<(), BackendError> {
+        let has_room = self.pair_in(key, State::Unconnected)?.reserve_transport();
+        has_room.then_some(()).ok_or(BackendError::Resources)
+    }
+
     /// Checks the objects and sizes that a request for a queue pair names.
     fn check_queue_pair(&mut self, request: &QueuePairRequest) -> Result<(), BackendError> {
         let queues = [request.request_queue, request.receive_queue];
@@ -506,7 +513,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.enter(|adapter| {
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             pair.watermarks = Watermarks { soft, hard };
-            let held = u32::from(pair_holds(adapter, key.0));
+            let held = u32::from(pair.current.is_some());
             adapter.check_watermarks(key.0, held);
             Ok(())
         })?;
@@ -552,13 +559,7 @@ unsafe impl Backend for RoceBackend {
         let route = port.route(peer)?;
         let local = self.shared.dial(route.source, peer, request.qualifier)?;
         let port = self.shared.enter(|adapter| {
-            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
-            if pair.state != State::Unconnected {
-                return Err(BackendError::State);
-            }
-            if !pair.reserve_transport() {
-                return Err(BackendError::Resources);
-            }
+            adapter.reserve_transport(key.0)?;
             let ways = (route, local);
             adapter.connect(key.0, ways, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
@@ -580,13 +581,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         let id = u32::try_from(request.0).map_err(|_| BackendError::State)?;
         self.shared.enter(|adapter| {
-            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
-            if pair.state != State::Unconnected {
-                return Err(BackendError::State);
-            }
-            if !pair.reserve_transport() {
-                return Err(BackendError::Resources);
-            }
+            adapter.reserve_transport(key.0)?;
             adapter.accept(id, key.0, private_data)
         })?;
         self.shared.send_pending();
@@ -630,11 +625,6 @@ unsafe impl Backend for RoceBackend {
             now.or_else(|| adapter.deadline().into_iter().chain(look).min())
         })
     }
-}
-
-fn pair_holds(adapter: &Adapter, key: usize) -> bool {
-    let pair = adapter.pairs.get(key);
-    pair.is_some_and(|pair| pair.current.is_some())
 }
 
 impl RoceBackend {

@@ -5,7 +5,6 @@
 //! ones by the peer's responder.
 
 mod connections;
-mod delivery;
 mod drains;
 #[cfg(feature = "udp")]
 mod finish;
@@ -19,13 +18,14 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dat_core::attributes::EpAttributes;
+use dat_core::attributes::{EpAttributes, IaAttributes};
 use dat_core::backend::{
     Backend as _, BackendError, ControlEvent, DeviceFailure, DomainKey, QueuePairKey,
     QueuePairRequest, RegionKeys, Registration, Segment, SharedReceiveQueueKey,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::memory::Region;
+use dat_core::sync::Turns;
 use dat_queues::{Detail, Opcode, Owner, Receive, State};
 
 pub(crate) use crate::adapter::PORTS;
@@ -42,7 +42,6 @@ use crate::proto::packet::NakCode;
 use crate::proto::packet::UDP_PORT;
 use crate::queues::{RoceCompletionQueue, RoceReceiveQueue};
 use crate::shared::Shared;
-use delivery::Delivery;
 use posts::taken;
 
 /// Most bytes of a request whose data is copied when it is posted.
@@ -56,33 +55,6 @@ pub struct RoceDevice {
     shared: Arc<Shared>,
     /// Number of the next completion queue.
     next_queue: AtomicU32,
-}
-
-/// Limits of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceLimits {
-    /// Queue pairs.
-    pub pairs: u32,
-    /// Requests, and receives, of a queue pair.
-    pub work_requests: u32,
-    /// Segments of a request or a receive.
-    pub segments: u32,
-    /// Reads and atomics under way of a queue pair, in each direction.
-    pub reads: u32,
-    /// Bytes of a request whose data is copied when it is posted.
-    pub inline: u32,
-    /// Completion queues.
-    pub queues: u32,
-    /// Completions of a queue.
-    pub completions: u32,
-    /// Regions and bound windows.
-    pub regions: u32,
-    /// Protection domains.
-    pub domains: u32,
-    /// Shared receive queues.
-    pub shared_queues: u32,
-    /// Receives of a shared queue.
-    pub shared_receives: u32,
 }
 
 /// Access to a region.
@@ -236,27 +208,34 @@ impl RoceDevice {
         self.shared.enter_briefly(|adapter| read(adapter))
     }
 
-    /// Returns the limits of the device.
+    /// Acts on a queue pair, by its key in the adapter.
+    ///
+    /// # Errors
+    /// `State`: there is none with this QPN.
+    fn with_pair<T>(
+        &self,
+        qpn: u32,
+        act: impl FnOnce(&mut Adapter, usize) -> T,
+    ) -> Result<T, BackendError> {
+        self.shared.enter(|adapter| {
+            let key = adapter.attached(qpn)?;
+            Ok(act(adapter, key))
+        })
+    }
+
+    /// Reads something of a queue pair, as a function for events may.
+    fn look_at_pair<T>(
+        &self,
+        qpn: u32,
+        read: impl FnOnce(&Adapter, &Pair) -> Option<T>,
+    ) -> Option<T> {
+        self.look(|adapter| read(adapter, adapter.pairs.get(adapter.attached(qpn).ok()?)?))
+    }
+
+    /// Returns the attributes of the adapter, as the core has them.
     #[must_use]
-    pub fn limits(&self) -> DeviceLimits {
-        let (pairs, regions) = self.shared.enter(|adapter| {
-            let pairs = adapter.connection_capacity();
-            (pairs, adapter.memories.capacity())
-        });
-        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        DeviceLimits {
-            pairs: count(pairs),
-            work_requests: attributes::WORK_REQUESTS,
-            segments: SEGMENTS as u32,
-            reads: attributes::READS,
-            inline: INLINE_MAX,
-            queues: attributes::COMPLETION_QUEUES,
-            completions: attributes::COMPLETIONS,
-            regions: count(regions),
-            domains: attributes::DOMAINS,
-            shared_queues: attributes::SHARED_QUEUES,
-            shared_receives: attributes::SHARED_RECEIVES,
-        }
+    pub fn attributes(&self) -> IaAttributes {
+        self.shared.enter(|adapter| attributes::adapter(adapter))
     }
 
     /// Returns a handle that moves the packets of the device and tells its counts.
@@ -278,15 +257,18 @@ impl RoceDevice {
     /// neither wait for another call on the device nor drop it.
     pub fn on_event(&self, act: impl Fn(ControlEvent) + Send + Sync + 'static) {
         let shared = Arc::downgrade(&self.shared);
-        let delivery = Delivery::default();
+        // One thread delivers at a time: no event overtakes another.
+        let turns = Turns::new();
         self.shared.set_on_event(Box::new(move || {
-            delivery.deliver(|| {
+            let mut turn = turns.take();
+            while let Some(own) = turn {
                 while let Some(shared) = shared.upgrade()
                     && let Some(event) = shared.enter_briefly(Adapter::next_event)
                 {
                     act(event);
                 }
-            });
+                turn = own.end();
+            }
         }));
     }
 
@@ -549,32 +531,25 @@ impl RoceDevice {
     /// # Errors
     /// `State`: there is none with this QPN.
     pub fn pair_state(&self, qpn: u32) -> Result<PairState, BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            let state = adapter.pairs.get(key).map(|pair| pair.state);
-            Ok(match state.ok_or(BackendError::State)? {
-                State::Unconnected => PairState::Unattached,
-                State::Connecting | State::Accepting => PairState::Receiving,
-                State::Connected => PairState::Sending,
-                State::Error => PairState::Failed,
-            })
+        let state = self.with_pair(qpn, |adapter, key| Some(adapter.pairs.get(key)?.state))?;
+        Ok(match state.ok_or(BackendError::State)? {
+            State::Unconnected => PairState::Unattached,
+            State::Connecting | State::Accepting => PairState::Receiving,
+            State::Connected => PairState::Sending,
+            State::Error => PairState::Failed,
         })
     }
 
     /// Returns the refusal by which the responder of a queue pair has failed, if it did.
     #[must_use]
     pub fn fault(&self, qpn: u32) -> Option<NakCode> {
-        self.look(|adapter| {
-            let pair = adapter.pairs.get(adapter.attached(qpn).ok()?)?;
-            pair.transport.as_ref()?.fault()
-        })
+        self.look_at_pair(qpn, |_, pair| pair.transport.as_ref()?.fault())
     }
 
     /// Returns true if completions of a queue pair are lost: a queue of it has failed.
     #[must_use]
     pub fn loses_completions(&self, qpn: u32) -> bool {
-        let loses = self.look(|adapter| {
-            let pair = adapter.pairs.get(adapter.attached(qpn).ok()?)?;
+        let loses = self.look_at_pair(qpn, |adapter, pair| {
             let mut queues = pair.setup.completion_queues();
             Some(queues.any(|number| adapter.has_overrun(number)))
         });
@@ -590,10 +565,7 @@ impl RoceDevice {
     /// - `Resources`: there is no memory.
     pub fn ready_to_receive(&self, qpn: u32, with: &ReceiveAttributes) -> Result<(), BackendError> {
         let local = self.queues_to(with)?;
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.attach(key, with, local)
-        })
+        self.with_pair(qpn, |adapter, key| adapter.attach(key, with, local))?
     }
 
     /// Returns the pair of queues to a peer of this host; waits until it is made (ROCE-273).
@@ -613,10 +585,7 @@ impl RoceDevice {
     /// # Errors
     /// `State`: it is in another state than [`PairState::Receiving`].
     pub fn ready_to_send(&self, qpn: u32, with: &SendAttributes) -> Result<(), BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.start_requests(key, with)
-        })
+        self.with_pair(qpn, |adapter, key| adapter.start_requests(key, with))?
     }
 
     /// Makes a queue pair for datagrams ready to receive: those that name this key (Q_Key).
@@ -625,10 +594,7 @@ impl RoceDevice {
     /// - `State`: it is in another state than [`PairState::Unattached`].
     /// - `Resources`: there is no memory.
     pub fn receive_datagrams(&self, qpn: u32, own: u32) -> Result<(), BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.attach_datagrams(key, own)
-        })
+        self.with_pair(qpn, |adapter, key| adapter.attach_datagrams(key, own))?
     }
 
     /// Makes a queue pair for datagrams ready to send.
@@ -636,10 +602,7 @@ impl RoceDevice {
     /// # Errors
     /// `State`: it is in another state than [`PairState::Receiving`], or is none for datagrams.
     pub fn send_datagrams(&self, qpn: u32) -> Result<(), BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.start_datagrams(key)
-        })
+        self.with_pair(qpn, |adapter, key| adapter.start_datagrams(key))?
     }
 
     /// Changes the key of a queue pair for datagrams.
@@ -647,11 +610,7 @@ impl RoceDevice {
     /// # Errors
     /// `State`: there is none with this QPN.
     pub fn set_datagram_key(&self, qpn: u32, own: u32) -> Result<(), BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.set_datagram_key(key, own);
-            Ok(())
-        })
+        self.with_pair(qpn, |adapter, key| adapter.set_datagram_key(key, own))
     }
 
     /// Changes the rights of the peer of a queue pair.
@@ -659,11 +618,7 @@ impl RoceDevice {
     /// # Errors
     /// `State`: there is none with this QPN.
     pub fn set_rights(&self, qpn: u32, rights: RemoteRights) -> Result<(), BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.set_rights(key, rights);
-            Ok(())
-        })
+        self.with_pair(qpn, |adapter, key| adapter.set_rights(key, rights))
     }
 
     /// Changes the code of the time after which the peer repeats what found no receive.
@@ -671,11 +626,7 @@ impl RoceDevice {
     /// # Errors
     /// `State`: there is none with this QPN.
     pub fn set_not_ready_timer(&self, qpn: u32, code: u8) -> Result<(), BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.set_not_ready_timer(key, code);
-            Ok(())
-        })
+        self.with_pair(qpn, |adapter, key| adapter.set_not_ready_timer(key, code))
     }
 
     /// Puts a queue pair in error: what is posted is flushed.
@@ -728,7 +679,7 @@ impl RoceDevice {
             let key = adapter.attached(qpn).map_err(|_| PostError::State)?;
             let is_behind = adapter.begin_posts(key).ok_or(PostError::State)?;
             let result = posts(&mut Posts { adapter, key });
-            adapter.end_posts(key, is_behind);
+            adapter.end_device_posts(key, is_behind);
             Ok(result)
         })
     }

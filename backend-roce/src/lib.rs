@@ -84,8 +84,8 @@ pub use counts::{AdapterCounts, ConnectionCounts, LocalCounts};
 pub use dat_queues::{Detail, Opcode};
 #[cfg(feature = "std")]
 pub use device::{
-    Bind, Binding, Data, DeviceCompletion, DeviceLimits, DeviceQueue, INLINE_MAX, Operation,
-    PairOptions, PairState, Post, PostError, Posts, RegionAccess, RoceDevice,
+    Bind, Binding, Data, DeviceCompletion, DeviceQueue, INLINE_MAX, Operation, PairOptions,
+    PairState, Post, PostError, Posts, RegionAccess, RoceDevice,
 };
 #[cfg(feature = "udp")]
 pub use forks::{generation, process_generation};

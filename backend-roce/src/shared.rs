@@ -501,12 +501,20 @@ impl Shared {
         if self.is_forked() {
             return true;
         }
-        let all_sent = self.send_rounds(ROUNDS);
+        let mut all_sent = self.send_rounds(ROUNDS);
+        let look = |adapter: &mut Adapter| {
+            let is_wanted = adapter.ways.is_wanted();
+            (adapter.unused_ports.pop(), adapter.deadline(), is_wanted)
+        };
+        let (mut unused, mut deadline, mut is_wanted) = self.enter_briefly(look);
+        while is_wanted {
+            self.ask_for_queues();
+            all_sent = self.send_rounds(ROUNDS);
+            (unused, deadline, is_wanted) = self.enter_briefly(look);
+        }
         if !all_sent {
             self.wake_service();
         }
-        let (mut unused, deadline) =
-            self.enter_briefly(|adapter| (adapter.unused_ports.pop(), adapter.deadline()));
         while let Some(port) = unused {
             self.port.release(port);
             unused = self.enter_briefly(|adapter| adapter.unused_ports.pop());

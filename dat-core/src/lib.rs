@@ -28,8 +28,8 @@
 //! }
 //! ```
 //!
-//! [`Ia`] lists its calls in the order in which a program needs them. Whole programs are the examples
-//! of `backend-mock`: `write`, `bind`, `shared_receive` and `firmware`.
+//! [`Ia`] lists its calls in the order in which a program needs them. Whole programs are the
+//! examples of `backend-mock`: `write`, `bind`, `shared_receive` and `firmware`.
 //!
 //! # Storage
 //! The caller lends slices of empty slots ([`Storage`]), or a struct of [`define_storage!`] that
@@ -39,10 +39,10 @@
 //!
 //! # Locks and interrupts
 //! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, or `SpinLock`,
-//! `CriticalSectionLock` or `HostLock` by feature. A [`sync::SplitLock`] is two of them: one for the
-//! data path, one for control calls. A post takes one lock, that of its queue. Interrupt handlers
-//! get an [`InterruptHandle`], which only counts an interrupt and wakes wakers. It takes no lock, so
-//! a handler can notify an adapter with any lock.
+//! `CriticalSectionLock` or `HostLock` by feature. A [`sync::SplitLock`] is two of them: one for
+//! the data path, one for control calls. A post takes one lock, that of its queue. Interrupt
+//! handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers. It takes
+//! no lock, so a handler can notify an adapter with any lock.
 //!
 //! With `SplitLock<CriticalSectionLock, ContextLock>` a handler may also post, bind, dequeue, and
 //! query data state ([`Ia::evd_query`]; [`Ia::ep_get_status`] without a shared queue). Interrupts

@@ -48,7 +48,7 @@ pub enum Opcode {
     ReceiveWrite,
 }
 
-/// What else is known of a completion.
+/// Further detail of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Nothing.
@@ -76,7 +76,7 @@ pub struct Entry<K> {
     pub opcode: Opcode,
     /// Number of the queue pair that sent a datagram; 0 for others.
     pub source: u32,
-    /// What else is known of it.
+    /// Further detail.
     pub detail: Detail,
     /// True if it needs no place, as a duplicate: another completion may have that place.
     pub extra: bool,

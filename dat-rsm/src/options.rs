@@ -99,8 +99,8 @@ pub struct Options {
     pub credits: u16,
     /// Page size in bytes; segments are multiples of it.
     pub page_size: u64,
-    /// True if waits of the calls return at once: each look polls the adapter, and no event of it is
-    /// to wake a call.
+    /// True if waits of the calls return at once: each look polls the adapter, and no event of it
+    /// is to wake a call.
     pub polled: bool,
     /// Limits on the number of objects.
     pub limits: Limits,

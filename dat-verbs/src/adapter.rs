@@ -16,7 +16,7 @@ use crate::locks::{OfProcess, lock};
 use crate::managed::ManagedPairs;
 use crate::settings::{self, Settings};
 
-/// What events of the adapter are about.
+/// Subject of events of the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     /// Completions of a queue, by its number.
@@ -68,10 +68,9 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>> {
             return Ok(Arc::clone(adapter));
         }
         ask_for_memory()?;
-        let adapter =
-            Adapter::open(Settings::read()?).inspect_err(|error| settings::tell(*error))?;
-        let adapter = Arc::new(adapter);
-        Ok(Arc::clone(process.insert(adapter)))
+        let opened = Settings::read().and_then(Adapter::open);
+        let adapter = opened.inspect_err(|error| settings::tell(*error))?;
+        Ok(Arc::clone(process.insert(Arc::new(adapter))))
     })
 }
 
@@ -122,11 +121,11 @@ impl Adapter {
     }
 
     fn open(settings: Settings) -> Result<Self> {
-        let mut options = RoceOptions::random().map_err(|error| of_system(&error))?;
+        let mut options = RoceOptions::random().map_err(of_system)?;
         options.path = settings.path;
         options.start_thread = start_thread;
         let device = RoceDevice::open(settings.address, &options);
-        let device = device.map_err(|error| of_system(&error))?;
+        let device = device.map_err(of_system)?;
         let receivers = Arc::<Receivers>::default();
         let told = Arc::clone(&receivers);
         device.on_event(move |event| tell(&told, &event));

@@ -4,11 +4,11 @@ use core::mem::offset_of;
 use std::sync::Arc;
 
 use crate::adapter::Adapter;
-use crate::boundary::layout::{ibv_context, ibv_event_type, verbs_context};
+use crate::boundary::layout::{ibv_event_type, verbs_context};
 use crate::boundary::{Address, Handle, Kind};
 use crate::events::{EventQueue, Unacknowledged};
 
-/// What belongs to a context.
+/// A context.
 pub(crate) struct Context {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) async_events: Arc<EventQueue<AsyncEvent>>,
@@ -44,10 +44,10 @@ impl AsyncEvents {
     }
 
     /// Tells the program of an event of the object.
-    pub(crate) fn tell(&self, kind: ibv_event_type, object: Address) {
+    pub(crate) fn tell<K>(&self, kind: ibv_event_type, object: Handle<K>) {
         self.events.push(AsyncEvent {
             kind,
-            object,
+            object: Address(object.pointer()),
             unacknowledged: Arc::clone(&self.unacknowledged),
         });
     }
@@ -58,13 +58,9 @@ impl AsyncEvents {
 
     /// Removes the events that the program has not taken, and waits until it has acknowledged the
     /// others.
-    pub(crate) fn end(&self, object: Address) {
+    pub(crate) fn end<K>(&self, object: Handle<K>) {
+        let object = Address(object.pointer());
         self.events.remove(|event| event.object == object);
         self.unacknowledged.wait();
     }
-}
-
-/// Returns the context that a structure names.
-pub(crate) const fn of_structure(context: *mut ibv_context) -> Handle<Context> {
-    Handle::at(context)
 }

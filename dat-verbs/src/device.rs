@@ -27,7 +27,7 @@ impl Handle<Device> {
 }
 
 /// Writes a text to an array, which has room for it.
-fn write(array: &mut [c_char], text: &str) {
+pub(crate) fn write(array: &mut [c_char], text: &str) {
     for (place, byte) in array.iter_mut().zip(text.bytes()) {
         *place = byte as c_char;
     }

@@ -1,6 +1,8 @@
 //! Results of calls as C has them.
 
 use core::ffi::c_int;
+use std::io;
+use std::sync::Arc;
 
 use dat_core::backend::BackendError;
 use dat_storage::heap::has_memory;
@@ -14,36 +16,44 @@ pub(crate) type Result<T> = core::result::Result<T, Errno>;
 /// # Errors
 /// `ENOMEM`: the system has none, and the reserve is in use.
 pub(crate) fn ask_for_memory() -> Result<()> {
-    has_memory().then_some(()).ok_or(Errno::ENOMEM)
+    require(has_memory(), Errno::ENOMEM)
 }
 
-/// Returns 0, or the number of the error.
-pub(crate) fn code(result: Result<()>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(error) => {
-            error.set();
-            error as c_int
-        }
-    }
+/// Lets a call go on if a condition is met.
+///
+/// # Errors
+/// The error that is passed.
+pub(crate) fn require(is_met: bool, error: Errno) -> Result<()> {
+    is_met.then_some(()).ok_or(error)
 }
 
-/// Returns the number, or -1 and sets the error.
-pub(crate) fn minus(result: Result<c_int>) -> c_int {
-    result.unwrap_or_else(|error| {
-        error.set();
-        -1
-    })
+/// Lets an object end that no other object uses.
+///
+/// # Errors
+/// `EBUSY`: there are further holders.
+pub(crate) fn require_unused<T>(users: &Arc<T>) -> Result<()> {
+    require(Arc::strong_count(users) == 1, Errno::EBUSY)
 }
 
-/// Returns 0, or -1 and sets the error.
-pub(crate) fn done(result: Result<()>) -> c_int {
-    minus(result.map(|()| 0))
+/// Makes a call; returns 0, or the number of the error.
+pub(crate) fn code(call: impl FnOnce() -> Result<()>) -> c_int {
+    let failed = call().inspect_err(|error| error.set()).err();
+    failed.map_or(0, |error| error as c_int)
 }
 
-/// Returns the value, or `none` and sets the error.
-pub(crate) fn or<T>(result: Result<T>, none: T) -> T {
-    result.unwrap_or_else(|error| {
+/// Makes a call; returns its number, or -1 and sets the error.
+pub(crate) fn minus(call: impl FnOnce() -> Result<c_int>) -> c_int {
+    or(-1, call)
+}
+
+/// Makes a call; returns 0, or -1 and sets the error.
+pub(crate) fn done(call: impl FnOnce() -> Result<()>) -> c_int {
+    minus(|| call().map(|()| 0))
+}
+
+/// Makes a call; returns its value, or `none` and sets the error.
+pub(crate) fn or<T>(none: T, call: impl FnOnce() -> Result<T>) -> T {
+    call().unwrap_or_else(|error| {
         error.set();
         none
     })
@@ -70,12 +80,12 @@ pub(crate) const fn refused(error: BackendError) -> Errno {
 }
 
 /// Returns the number of an error of the standard library.
-pub(crate) fn of_system(error: &std::io::Error) -> Errno {
+pub(crate) fn of_system(error: io::Error) -> Errno {
     match (error.raw_os_error(), error.kind()) {
         (Some(number), _) => Errno::from_raw(number),
-        (None, std::io::ErrorKind::AddrInUse) => Errno::EADDRINUSE,
-        (None, std::io::ErrorKind::AddrNotAvailable) => Errno::EADDRNOTAVAIL,
-        (None, std::io::ErrorKind::OutOfMemory) => Errno::ENOMEM,
+        (None, io::ErrorKind::AddrInUse) => Errno::EADDRINUSE,
+        (None, io::ErrorKind::AddrNotAvailable) => Errno::EADDRNOTAVAIL,
+        (None, io::ErrorKind::OutOfMemory) => Errno::ENOMEM,
         (None, _) => Errno::EINVAL,
     }
 }
@@ -86,11 +96,11 @@ mod tests {
 
     #[test]
     fn errors_are_told_as_each_call_tells_them() {
-        assert_eq!(code(Ok(())), 0);
-        assert_eq!(code(Err(Errno::EBUSY)), Errno::EBUSY as c_int);
+        assert_eq!(code(|| Ok(())), 0);
+        assert_eq!(code(|| Err(Errno::EBUSY)), Errno::EBUSY as c_int);
         assert_eq!(Errno::last(), Errno::EBUSY);
-        assert_eq!((minus(Ok(7)), done(Ok(()))), (7, 0));
-        assert_eq!(done(Err(Errno::EINVAL)), -1);
+        assert_eq!((minus(|| Ok(7)), done(|| Ok(()))), (7, 0));
+        assert_eq!(done(|| Err(Errno::EINVAL)), -1);
         assert_eq!(Errno::last(), Errno::EINVAL);
     }
 }

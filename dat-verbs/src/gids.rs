@@ -21,12 +21,9 @@ pub(crate) struct Gid {
 }
 
 impl Gid {
-    /// Returns the bytes: of an IPv6 address, or of an IPv4 address mapped to one.
+    /// Returns the bytes.
     pub(crate) const fn bytes(self) -> [u8; 16] {
-        match self.address {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            IpAddr::V6(ip) => ip.octets(),
-        }
+        gid_of(self.address)
     }
 
     /// Returns true if this is an address; a link-local one may name its interface.
@@ -47,7 +44,15 @@ impl Gid {
     }
 }
 
-/// What the interfaces of a device tell of it.
+/// Returns the GID of an address: its bytes, mapped to IPv6.
+pub(crate) const fn gid_of(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+/// The properties of a device that its interfaces give it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interfaces {
     pub(crate) gids: Vec<Gid>,

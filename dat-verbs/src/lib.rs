@@ -1,8 +1,8 @@
 //! libibverbs and librdmacm for unchanged programs, over RoCEv2 in user space.
 //!
 //! `dat run PROGRAM` preloads this library. It defines every public function of both libraries of
-//! rdma-core, under the same versions. A program needs no device, no kernel module and no privilege;
-//! it sees the device `dat0`, an adapter of [`backend_roce`].
+//! rdma-core, under the same versions. A program needs no device, no kernel module and no
+//! privilege; it sees the device `dat0`, an adapter of [`backend_roce`].
 //!
 //! | module | contents |
 //! |---|---|

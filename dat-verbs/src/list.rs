@@ -1,6 +1,7 @@
 //! The list of the public functions of libibverbs and librdmacm, of rdma-core 44: the only one.
 //!
-//! It makes the exports, their versions (`build.rs` reads these), and the check that none is missing.
+//! It makes the exports, their versions (`build.rs` reads these), and the check that none is
+//! missing.
 
 /// Passes the list to a macro, after what is given with its name.
 ///

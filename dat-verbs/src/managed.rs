@@ -4,7 +4,7 @@
 //! program makes for that set attributes only.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use backend_roce::Tuning;
 
@@ -14,8 +14,8 @@ use crate::locks::lock;
 #[derive(Default)]
 struct Managed {
     /// Tells it from others with the same QPN.
-    number: u64,
-    /// What its program wants of it.
+    life: Arc<()>,
+    /// Wishes of its program.
     tuning: Option<Tuning>,
     /// Set once the peer has ended the connection: the program ends the queue pair.
     is_left: bool,
@@ -26,22 +26,6 @@ struct Known {
     pairs: HashMap<u32, Managed>,
     /// Requests whose attributes a program has asked for: QPN of the peer, and first PSN.
     requests: HashSet<(u32, u32)>,
-    /// Number of the next queue pair.
-    next: u64,
-}
-
-impl Known {
-    /// Returns a queue pair, which is added if it is not known.
-    fn add(&mut self, qpn: u32) -> &Managed {
-        let next = &mut self.next;
-        self.pairs.entry(qpn).or_insert_with(|| {
-            *next += 1;
-            Managed {
-                number: *next,
-                ..Managed::default()
-            }
-        })
-    }
 }
 
 /// The queue pairs of an adapter that are managed.
@@ -63,26 +47,17 @@ impl ManagedPairs {
         self.known().requests.remove(&request);
     }
 
-    /// Adds a queue pair that is about to be connected; returns the number that tells it from others
-    /// with the same QPN.
-    pub(crate) fn add(&self, qpn: u32) -> u64 {
-        self.known().add(qpn).number
-    }
-
-    /// Returns true if the queue pair with this number is there.
-    pub(crate) fn is_same(&self, qpn: u32, number: u64) -> bool {
-        let known = self.known();
-        known
-            .pairs
-            .get(&qpn)
-            .is_some_and(|pair| pair.number == number)
+    /// Adds a queue pair that is about to be connected; returns what ends when it is removed.
+    pub(crate) fn add(&self, qpn: u32) -> Weak<()> {
+        let mut known = self.known();
+        Arc::downgrade(&known.pairs.entry(qpn).or_default().life)
     }
 
     /// Returns true if a queue pair is known, or is expected with these attributes.
     pub(crate) fn takes(&self, qpn: u32, attributes: (u32, u32)) -> bool {
         let mut known = self.known();
         if known.requests.contains(&attributes) {
-            known.add(qpn);
+            known.pairs.entry(qpn).or_default();
         }
         known.pairs.contains_key(&qpn)
     }

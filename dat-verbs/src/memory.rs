@@ -16,12 +16,13 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Address, Handle, Kind, provide, region, zeroed};
 use crate::context::Context;
-use crate::errors::{Result, ask_for_memory, code, or, refused};
+use crate::errors::{Result, ask_for_memory, code, or, refused, require, require_unused};
 use crate::locks::lock;
 
-/// What belongs to a protection domain.
+/// A protection domain.
 pub(crate) struct Domain {
     pub(crate) adapter: Arc<Adapter>,
+    pub(crate) context: Handle<Context>,
     pub(crate) key: DomainKey,
     /// Held by each object of the domain.
     pub(crate) users: Arc<()>,
@@ -31,7 +32,7 @@ impl Kind for Domain {
     type C = ibv_pd;
 }
 
-/// What belongs to a memory region.
+/// A memory region.
 pub(crate) struct MemoryRegion {
     adapter: Arc<Adapter>,
     registered: Mutex<Registered>,
@@ -86,14 +87,11 @@ const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
 /// Returns the access that flags name.
 fn access(flags: c_uint, address: Option<u64>) -> Result<RegionAccess> {
     let has = |flag| flags & flag != 0;
-    if has(IBV_ACCESS_ON_DEMAND) {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    require(!has(IBV_ACCESS_ON_DEMAND), Errno::EOPNOTSUPP)?;
     let local_write = has(IBV_ACCESS_LOCAL_WRITE);
     let writes = has(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
-    if flags & RIGHTS & !KNOWN != 0 || (writes && !local_write) {
-        return Err(Errno::EINVAL);
-    }
+    let is_right = flags & RIGHTS & !KNOWN == 0 && (local_write || !writes);
+    require(is_right, Errno::EINVAL)?;
     let zero = has(IBV_ACCESS_ZERO_BASED).then_some(0);
     Ok(RegionAccess {
         local_write,
@@ -106,59 +104,42 @@ fn access(flags: c_uint, address: Option<u64>) -> Result<RegionAccess> {
     })
 }
 
+/// Makes a protection domain.
+pub(crate) fn allocate(context: Handle<Context>) -> Result<Handle<Domain>> {
+    ask_for_memory()?;
+    let adapter = Arc::clone(&context.get()?.adapter);
+    let key = adapter.device.create_domain().map_err(refused)?;
+    let mut c: ibv_pd = zeroed();
+    c.context = context.pointer();
+    c.handle = u32::try_from(key.0).unwrap_or(u32::MAX);
+    let made = Domain {
+        adapter,
+        context,
+        key,
+        users: Arc::new(()),
+    };
+    Ok(Handle::new(c, made))
+}
+
 pub(crate) extern "C" fn ibv_alloc_pd(context: Handle<Context>) -> Handle<Domain> {
-    let domain = (|| {
-        ask_for_memory()?;
-        let adapter = Arc::clone(&context.get().ok_or(Errno::EINVAL)?.adapter);
-        let key = adapter.device.create_domain().map_err(refused)?;
-        let mut c: ibv_pd = zeroed();
-        c.context = context.pointer();
-        c.handle = u32::try_from(key.0).unwrap_or(u32::MAX);
-        let users = Arc::new(());
-        Ok(Handle::new(
-            c,
-            Domain {
-                adapter,
-                key,
-                users,
-            },
-        ))
-    })();
-    or(domain, Handle::NULL)
+    or(Handle::NULL, || allocate(context))
 }
 
 pub(crate) extern "C" fn ibv_dealloc_pd(domain: Handle<Domain>) -> c_int {
-    code((|| {
-        let own = domain.get().ok_or(Errno::EINVAL)?;
-        if Arc::strong_count(&own.users) > 1 {
-            return Err(Errno::EBUSY);
-        }
-        let own = domain.end().ok_or(Errno::EINVAL)?;
+    code(|| {
+        let own = domain.get()?;
+        require_unused(&own.users)?;
+        let own = domain.end()?;
         own.adapter.device.destroy_domain(own.key);
         Ok(())
-    })())
+    })
 }
 
 impl Registered {
-    /// Describes a registration that is to be made.
-    fn new(own: &Domain, start: Address, length: usize, flags: c_uint) -> Self {
-        Self {
-            key: 0,
-            domain: own.key,
-            domain_use: Arc::clone(&own.users),
-            start,
-            length,
-            address: None,
-            flags,
-        }
-    }
-
     /// Returns the memory, whose pages are there, and the access to it.
     fn parts(&self) -> Result<(Region, RegionAccess)> {
         let access = access(self.flags, self.address)?;
-        if self.length == 0 {
-            return Err(Errno::EINVAL);
-        }
+        require(self.length != 0, Errno::EINVAL)?;
         provide(self.start, self.length, access.local_write)?;
         Ok((region(self.start, self.length), access))
     }
@@ -181,14 +162,21 @@ fn register(
     flags: c_uint,
 ) -> Result<Handle<MemoryRegion>> {
     ask_for_memory()?;
-    let own = domain.get().ok_or(Errno::EINVAL)?;
-    let mut registered = Registered::new(own, start, length, flags);
-    registered.address = address;
+    let own = domain.get()?;
+    let mut registered = Registered {
+        key: 0,
+        domain: own.key,
+        domain_use: Arc::clone(&own.users),
+        start,
+        length,
+        address,
+        flags,
+    };
     let (memory, access) = registered.parts()?;
     let key = own.adapter.device.register(own.key, &memory, access);
     registered.key = key.map_err(refused)?;
     let mut c: ibv_mr = zeroed();
-    c.context = domain.read().ok_or(Errno::EINVAL)?.context;
+    c.context = own.context.pointer();
     c.pd = domain.pointer();
     registered.tell(&mut c);
     let made = MemoryRegion {
@@ -206,7 +194,7 @@ fn reregister(
     (start, length): (Address, usize),
     access: c_int,
 ) -> core::result::Result<(), c_int> {
-    let own = region.get().ok_or(INVALID)?;
+    let own = region.get().map_err(|_| INVALID)?;
     if flags == 0 || flags & !(OTHER_MEMORY | OTHER_DOMAIN | OTHER_ACCESS) != 0 {
         return Err(INVALID);
     }
@@ -216,7 +204,7 @@ fn reregister(
         (other.start, other.length, other.address) = (start, length, None);
     }
     if flags & OTHER_DOMAIN != 0 {
-        let domain = domain.get().ok_or(INVALID)?;
+        let domain = domain.get().map_err(|_| INVALID)?;
         (other.domain, other.domain_use) = (domain.key, Arc::clone(&domain.users));
     }
     if flags & OTHER_ACCESS != 0 {
@@ -224,9 +212,7 @@ fn reregister(
     }
     let replaced = other.parts().and_then(|(memory, access)| {
         let device = &own.adapter.device;
-        if device.has_windows(other.key) {
-            return Err(Errno::EBUSY);
-        }
+        require(!device.has_windows(other.key), Errno::EBUSY)?;
         let replaced = device.reregister(other.key, other.domain, &memory, access);
         replaced.map_err(refused)
     });
@@ -250,8 +236,10 @@ pub(crate) extern "C" fn ibv_reg_mr(
     length: usize,
     access: c_int,
 ) -> Handle<MemoryRegion> {
-    let made = register(domain, start, length, None, access.cast_unsigned());
-    or(made, Handle::NULL)
+    let flags = access.cast_unsigned();
+    or(Handle::NULL, || {
+        register(domain, start, length, None, flags)
+    })
 }
 
 pub(crate) extern "C" fn ibv_reg_mr_iova(
@@ -271,8 +259,10 @@ pub(crate) extern "C" fn ibv_reg_mr_iova2(
     address: u64,
     access: c_uint,
 ) -> Handle<MemoryRegion> {
-    let made = register(domain, start, length, Some(address), access);
-    or(made, Handle::NULL)
+    let address = Some(address);
+    or(Handle::NULL, || {
+        register(domain, start, length, address, access)
+    })
 }
 
 pub(crate) extern "C" fn ibv_rereg_mr(
@@ -294,14 +284,12 @@ pub(crate) extern "C" fn ibv_rereg_mr(
 }
 
 pub(crate) extern "C" fn ibv_dereg_mr(region: Handle<MemoryRegion>) -> c_int {
-    code((|| {
-        let own = region.get().ok_or(Errno::EINVAL)?;
+    code(|| {
+        let own = region.get()?;
         let key = lock(&own.registered).key;
-        if own.adapter.device.has_windows(key) {
-            return Err(Errno::EBUSY);
-        }
-        let own = region.end().ok_or(Errno::EINVAL)?;
+        require(!own.adapter.device.has_windows(key), Errno::EBUSY)?;
+        let own = region.end()?;
         own.adapter.device.deregister(key);
         Ok(())
-    })())
+    })
 }

@@ -14,7 +14,7 @@ use crate::boundary::{Handle, In, Out, element_of, zeroed};
 use crate::completion::{self, Queue};
 use crate::context::Context;
 use crate::device::Device;
-use crate::errors::{Result, done, or};
+use crate::errors::{Result, done, or, require};
 use crate::events::EventQueue;
 use crate::query;
 use crate::transfer::{self, Pair, SharedQueue};
@@ -24,7 +24,7 @@ const IS_EXTENDED: *mut c_void = usize::MAX as *mut c_void;
 
 /// Opens the device.
 pub(crate) fn open(device: Handle<Device>) -> Result<Handle<Context>> {
-    device.is_ours().then_some(()).ok_or(Errno::ENODEV)?;
+    require(device.is_ours(), Errno::ENODEV)?;
     let adapter = adapter()?;
     let async_events = Arc::new(EventQueue::new()?);
     let mut c: verbs_context = zeroed();
@@ -55,21 +55,21 @@ pub(crate) fn open(device: Handle<Device>) -> Result<Handle<Context>> {
 }
 
 pub(crate) extern "C" fn ibv_open_device(device: Handle<Device>) -> Handle<Context> {
-    or(open(device), Handle::NULL)
+    or(Handle::NULL, || open(device))
 }
 
 /// Ends a context; its objects stay until they are destroyed.
 pub(crate) extern "C" fn ibv_close_device(context: Handle<Context>) -> c_int {
-    done(context.end().map(drop).ok_or(Errno::EINVAL))
+    done(|| context.end().map(drop))
 }
 
 pub(crate) extern "C" fn ibv_get_async_event(
     context: Handle<Context>,
     to: Out<ibv_async_event>,
 ) -> c_int {
-    done((|| {
-        let events = context.look(|own| Arc::clone(&own.async_events));
-        let event = events.ok_or(Errno::EINVAL)?.take(|event| {
+    done(|| {
+        let events = context.look(|own| Arc::clone(&own.async_events))?;
+        let event = events.take(|event| {
             event.unacknowledged.add();
             event
         })?;
@@ -79,25 +79,22 @@ pub(crate) extern "C" fn ibv_get_async_event(
             event_type: event.kind,
         });
         Ok(())
-    })())
+    })
 }
 
 pub(crate) extern "C" fn ibv_ack_async_event(event: In<ibv_async_event>) {
-    let Some(event) = event.get() else {
+    let Ok(event) = event.get() else {
         return;
     };
-    match event.event_type {
-        IBV_EVENT_CQ_ERR => {
-            let object = element_of::<Queue>(&event);
-            object.get().inspect(|own| own.async_events.acknowledge());
-        }
-        IBV_EVENT_SRQ_LIMIT_REACHED => {
-            let object = element_of::<SharedQueue>(&event);
-            object.get().inspect(|own| own.async_events.acknowledge());
-        }
-        _ => {
-            let object = element_of::<Pair>(&event);
-            object.get().inspect(|own| own.async_events.acknowledge());
-        }
+    let queue = element_of::<Queue>(&event);
+    let shared = element_of::<SharedQueue>(&event);
+    let pair = element_of::<Pair>(&event);
+    let events = match event.event_type {
+        IBV_EVENT_CQ_ERR => queue.get().map(|own| &own.async_events),
+        IBV_EVENT_SRQ_LIMIT_REACHED => shared.get().map(|own| &own.async_events),
+        _ => pair.get().map(|own| &own.async_events),
+    };
+    if let Ok(events) = events {
+        events.acknowledge();
     }
 }

@@ -1,4 +1,4 @@
-//! What a device tells of itself, its port and its tables.
+//! Queries of the device, its port and its tables.
 
 use core::ffi::{c_int, c_uint};
 
@@ -14,13 +14,15 @@ use crate::boundary::layout::{
     ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input,
 };
 use crate::boundary::{Handle, In, Out, Room, zeroed};
-use crate::context::{Context, of_structure};
-use crate::errors::{Result, code, count, done, minus};
+use crate::context::Context;
+use crate::device::write;
+use crate::errors::{Result, code, done, require};
+use crate::gids::Gid;
 
 /// The port of the device.
 pub(crate) const PORT: u8 = 1;
-/// The partition key, of the table's only entry: that of the default partition.
-const PARTITION: u16 = 0xFFFF;
+/// The partition key, of the table's only entry: that of the default partition, in any byte order.
+pub(crate) const PARTITION: u16 = 0xFFFF;
 /// Sizes of pages: 4 KiB and up.
 const PAGES: u64 = !0xFFF;
 /// A vendor without a number.
@@ -37,26 +39,22 @@ const DISABLED: u8 = 3;
 /// Four lanes of 2.5 Gb/s: about what one process carries.
 const WIDTH: u8 = 2;
 const SPEED: u8 = 1;
-/// Bytes of a message or transfer.
-const LARGEST_MESSAGE: u32 = 1 << 31;
 /// Bytes of `ibv_port_attr` in programs of older headers.
 const OLD_PORT_ATTRIBUTES: usize = 48;
 
 /// Returns the attributes of the device.
 fn device_attributes(adapter: &Adapter) -> ibv_device_attr {
-    let limits = adapter.device.limits();
+    let limits = adapter.device.attributes();
     let guid = u64::from_ne_bytes(adapter.interfaces.guid);
     let mut a: ibv_device_attr = zeroed();
-    for (place, byte) in a.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes()) {
-        *place = byte as _;
-    }
+    write(&mut a.fw_ver, env!("CARGO_PKG_VERSION"));
     a.node_guid = guid;
     a.sys_image_guid = guid;
     a.max_mr_size = isize::MAX as u64;
     a.page_size_cap = PAGES;
     a.vendor_id = NO_VENDOR;
-    a.max_qp = count(limits.pairs);
-    a.max_qp_wr = count(limits.work_requests);
+    a.max_qp = limits.max_eps;
+    a.max_qp_wr = limits.max_dto_per_ep;
     // Extensions: what programs have of them; memory is registered fast by none outside a kernel.
     a.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID
         | IBV_DEVICE_RC_RNR_NAK_GEN
@@ -64,20 +62,20 @@ fn device_attributes(adapter: &Adapter) -> ibv_device_attr {
         | IBV_DEVICE_MEM_MGT_EXTENSIONS
         | IBV_DEVICE_MEM_WINDOW
         | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-    a.max_sge = count(limits.segments);
-    a.max_sge_rd = count(limits.segments);
-    a.max_cq = count(limits.queues);
-    a.max_cqe = count(limits.completions);
-    a.max_mr = count(limits.regions);
-    a.max_mw = count(limits.regions);
-    a.max_pd = count(limits.domains);
-    a.max_qp_rd_atom = count(limits.reads);
-    a.max_qp_init_rd_atom = count(limits.reads);
-    a.max_res_rd_atom = count(limits.reads.saturating_mul(limits.pairs));
+    a.max_sge = limits.max_iov_segments_per_dto;
+    a.max_sge_rd = limits.max_iov_segments_per_dto;
+    a.max_cq = limits.max_evds;
+    a.max_cqe = limits.max_evd_qlen;
+    a.max_mr = limits.max_lmrs;
+    a.max_mw = limits.max_rmrs;
+    a.max_pd = limits.max_pzs;
+    a.max_qp_rd_atom = limits.max_rdma_read_per_ep_in;
+    a.max_qp_init_rd_atom = limits.max_rdma_read_per_ep_out;
+    a.max_res_rd_atom = limits.max_rdma_read_in;
     a.atomic_cap = IBV_ATOMIC_HCA;
-    a.max_srq = count(limits.shared_queues);
-    a.max_srq_wr = count(limits.shared_receives);
-    a.max_srq_sge = count(limits.segments);
+    a.max_srq = limits.max_srqs;
+    a.max_srq_wr = limits.max_recv_per_srq;
+    a.max_srq_sge = limits.max_iov_segments_per_dto;
     a.max_pkeys = 1;
     a.local_ca_ack_delay = ACKNOWLEDGES;
     a.phys_port_cnt = PORT;
@@ -97,7 +95,7 @@ fn port_attributes(adapter: &Adapter) -> ibv_port_attr {
     a.active_mtu = adapter.interfaces.mtu.code().into();
     a.gid_tbl_len = c_int::try_from(adapter.interfaces.gids.len()).unwrap_or(c_int::MAX);
     a.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
-    a.max_msg_sz = LARGEST_MESSAGE;
+    a.max_msg_sz = adapter.device.attributes().max_message_size as u32;
     a.pkey_tbl_len = 1;
     a.max_vl_num = 1;
     a.active_width = WIDTH;
@@ -109,21 +107,20 @@ fn port_attributes(adapter: &Adapter) -> ibv_port_attr {
 }
 
 fn adapter_of(context: &Handle<Context>) -> Result<&Adapter> {
-    Ok(&context.get().ok_or(Errno::EINVAL)?.adapter)
+    Ok(&context.get()?.adapter)
 }
 
 /// Returns an adapter of a context, whose port is named.
 fn port_of(context: &Handle<Context>, port: u32) -> Result<&Adapter> {
-    let adapter = adapter_of(context)?;
-    let is_there = port == PORT.into();
-    is_there.then_some(adapter).ok_or(Errno::EINVAL)
+    require(port == PORT.into(), Errno::EINVAL)?;
+    adapter_of(context)
 }
 
 pub(crate) extern "C" fn ibv_query_device(
     context: Handle<Context>,
     attributes: Out<ibv_device_attr>,
 ) -> c_int {
-    code(adapter_of(&context).and_then(|adapter| attributes.put(device_attributes(adapter))))
+    code(|| attributes.put(device_attributes(adapter_of(&context)?)))
 }
 
 /// `query_device_ex` of a context; the program may know fewer attributes.
@@ -134,16 +131,15 @@ pub(crate) extern "C" fn query_device(
     size: usize,
 ) -> c_int {
     let input: In<u32> = In::at(input.cast());
-    code((|| {
-        if input.get().is_some_and(|mask| mask != 0) || size < size_of::<ibv_device_attr>() {
-            return Err(Errno::EINVAL);
-        }
-        let context = of_structure(context);
+    code(|| {
+        let is_known = input.get().unwrap_or(0) == 0 && size >= size_of::<ibv_device_attr>();
+        require(is_known, Errno::EINVAL)?;
+        let context = Handle::at(context);
         let mut a: ibv_device_attr_ex = zeroed();
         a.orig_attr = device_attributes(adapter_of(&context)?);
         a.phys_port_cnt_ex = PORT.into();
         Room::at(attributes).put(a, size)
-    })())
+    })
 }
 
 /// `query_port` of a context; the program may know fewer attributes.
@@ -153,11 +149,11 @@ pub(crate) extern "C" fn query_port(
     attributes: *mut ibv_port_attr,
     size: usize,
 ) -> c_int {
-    code((|| {
-        let context = of_structure(context);
+    code(|| {
+        let context = Handle::at(context);
         let a = port_attributes(port_of(&context, port.into())?);
         Room::at(attributes).put(a, size)
-    })())
+    })
 }
 
 pub(crate) extern "C" fn ibv_query_port(
@@ -165,10 +161,10 @@ pub(crate) extern "C" fn ibv_query_port(
     port: u8,
     attributes: Room,
 ) -> c_int {
-    code((|| {
+    code(|| {
         let a = port_attributes(port_of(&context, port.into())?);
         attributes.put(a, OLD_PORT_ATTRIBUTES)
-    })())
+    })
 }
 
 pub(crate) extern "C" fn ibv_query_gid(
@@ -177,23 +173,27 @@ pub(crate) extern "C" fn ibv_query_gid(
     index: c_int,
     gid: Out<[u8; 16]>,
 ) -> c_int {
-    done((|| {
+    done(|| {
         let adapter = port_of(&context, port.into())?;
-        let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
-        let found = adapter.interfaces.gids.get(index).ok_or(Errno::EINVAL)?;
-        gid.put(found.bytes())
-    })())
+        gid.put(gid_at(adapter, index)?.bytes())
+    })
 }
 
-fn entry(adapter: &Adapter, index: usize) -> Option<ibv_gid_entry> {
-    let gid = adapter.interfaces.gids.get(index)?;
+/// Returns an entry of the GID table.
+fn gid_at(adapter: &Adapter, index: impl TryInto<usize>) -> Result<Gid> {
+    let index = index.try_into().map_err(|_| Errno::EINVAL)?;
+    let found = adapter.interfaces.gids.get(index);
+    found.copied().ok_or(Errno::EINVAL)
+}
+
+fn entry(index: u32, gid: Gid) -> ibv_gid_entry {
     let mut entry: ibv_gid_entry = zeroed();
     entry.gid.raw = gid.bytes();
-    entry.gid_index = u32::try_from(index).ok()?;
+    entry.gid_index = index;
     entry.port_num = PORT.into();
     entry.gid_type = IBV_GID_TYPE_ROCE_V2;
     entry.ndev_ifindex = gid.interface;
-    Some(entry)
+    entry
 }
 
 pub(crate) extern "C" fn _ibv_query_gid_ex(
@@ -204,15 +204,11 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     size: usize,
 ) -> c_int {
-    code((|| {
+    code(|| {
         let adapter = port_of(&context, port)?;
-        if flags != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        let found = usize::try_from(index).ok();
-        let found = found.and_then(|index| entry(adapter, index));
-        to.put(found.ok_or(Errno::EINVAL)?, size)
-    })())
+        require(flags == 0, Errno::EOPNOTSUPP)?;
+        to.put(entry(index, gid_at(adapter, index)?), size)
+    })
 }
 
 /// Returns the number of entries, or an error as a negative number.
@@ -226,16 +222,11 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
     let entries = || {
         let adapter = adapter_of(&context)?;
         let length = adapter.interfaces.gids.len();
-        if flags != 0 {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        if most < length {
-            return Err(Errno::EINVAL);
-        }
-        for index in 0..length {
-            if let Some(entry) = entry(adapter, index) {
-                to.behind(index * size).put(entry, size)?;
-            }
+        require(flags == 0, Errno::EOPNOTSUPP)?;
+        require(most >= length, Errno::EINVAL)?;
+        for (index, gid) in (0_u32..).zip(&adapter.interfaces.gids) {
+            to.behind(index as usize * size)
+                .put(entry(index, *gid), size)?;
         }
         Ok(length.cast_signed())
     };
@@ -245,10 +236,8 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
 /// Returns the kind of a GID, by the numbers of the system's files: 1 for RoCE v2.
 pub(crate) fn gid_type(context: Handle<Context>, port: u8, index: c_uint) -> Result<c_int> {
     const ROCE_V2: c_int = 1;
-    let adapter = port_of(&context, port.into())?;
-    let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
-    let found = adapter.interfaces.gids.get(index);
-    found.map(|_| ROCE_V2).ok_or(Errno::EINVAL)
+    gid_at(port_of(&context, port.into())?, index)?;
+    Ok(ROCE_V2)
 }
 
 pub(crate) extern "C" fn ibv_query_pkey(
@@ -257,16 +246,17 @@ pub(crate) extern "C" fn ibv_query_pkey(
     index: c_int,
     key: Out<u16>,
 ) -> c_int {
-    done(port_of(&context, port.into()).and_then(|_| match index {
-        0 => key.put(PARTITION.to_be()),
-        _ => Err(Errno::EINVAL),
-    }))
+    done(|| {
+        port_of(&context, port.into())?;
+        require(index == 0, Errno::EINVAL)?;
+        key.put(PARTITION)
+    })
 }
 
-/// Returns the index of a partition key.
+/// Returns the index of a partition key: 0 for the only one.
 pub(crate) extern "C" fn ibv_get_pkey_index(context: Handle<Context>, port: u8, key: u16) -> c_int {
-    minus(port_of(&context, port.into()).and_then(|_| {
-        let is_ours = key == PARTITION.to_be();
-        is_ours.then_some(0).ok_or(Errno::EINVAL)
-    }))
+    done(|| {
+        port_of(&context, port.into())?;
+        require(key == PARTITION, Errno::EINVAL)
+    })
 }

@@ -1,4 +1,4 @@
-//! What `dat run` tells the library, by variables of the environment.
+//! Settings that `dat run` gives the library, by variables of the environment.
 
 use core::net::SocketAddr;
 use std::io::Write as _;
@@ -27,8 +27,7 @@ impl Settings {
     /// # Errors
     /// `EINVAL`: a variable has another value.
     pub(crate) fn read() -> Result<Self> {
-        let settings = Self::of(value(ADDRESS).as_deref(), value(PATH).as_deref());
-        settings.inspect_err(|error| tell(*error))
+        Self::of(value(ADDRESS).as_deref(), value(PATH).as_deref())
     }
 
     fn of(address: Option<&str>, path: Option<&str>) -> Result<Self> {

@@ -9,7 +9,7 @@ use nix::net::if_::if_indextoname;
 use crate::adapter::{Adapter, adapter};
 use crate::boundary::{Room, Text};
 use crate::device::NAME;
-use crate::errors::{Result, minus, of_system};
+use crate::errors::{Result, minus, of_system, require};
 
 pub(crate) const extern "C" fn ibv_get_sysfs_path() -> Text {
     Text::of(c"/sys")
@@ -71,7 +71,7 @@ fn read(folder: &str, name: &str) -> Result<String> {
             _ => Err(Errno::ENOENT),
         };
     }
-    fs::read_to_string(format!("{folder}/{name}")).map_err(|error| of_system(&error))
+    fs::read_to_string(format!("{folder}/{name}")).map_err(of_system)
 }
 
 /// Reads a file without the end of its last line; returns the number of bytes.
@@ -81,16 +81,14 @@ pub(crate) extern "C" fn ibv_read_sysfs_file(
     to: Room,
     size: usize,
 ) -> c_int {
-    minus((|| {
+    minus(|| {
         let text = |text: &Text| Some(text.get()?.to_str().ok()?.to_owned());
         let (folder, name) = (text(&folder), text(&name));
         let content = read(&folder.ok_or(Errno::EINVAL)?, &name.ok_or(Errno::EINVAL)?)?;
         let line = content.strip_suffix('\n').unwrap_or(&content).as_bytes();
-        if line.len() >= size {
-            return Err(Errno::ENAMETOOLONG);
-        }
+        require(line.len() < size, Errno::ENAMETOOLONG)?;
         to.set_bytes(line);
         to.behind(line.len()).set_bytes(b"\0");
         Ok(c_int::try_from(line.len()).unwrap_or(c_int::MAX))
-    })())
+    })
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 
-/// What a process of a test is.
+/// Variable with the role of a process of a test.
 const ROLE: &str = "DAT_TEST_ROLE";
 /// Messages, and the bytes of each: more than leave at once.
 const MESSAGES: usize = 8;

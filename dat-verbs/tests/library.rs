@@ -404,7 +404,7 @@ const RUN: [&str; 5] = [
     "test_mw_type2_invalidate_remote",
 ];
 
-/// What the library lacks, they skip.
+/// They skip what the library lacks.
 #[test]
 fn rdma_cores_own_tests_pass() {
     let tests = Path::new("/usr/share/doc/rdma-core/tests");

@@ -99,6 +99,22 @@ fn latencies_of_perftest() {
     }
 }
 
+/// Datagrams go through queues in memory: with these as the only way, all arrive.
+///
+/// Spec: ROCE-280, ROCE-283
+#[test]
+fn datagrams_through_queues() {
+    let mut library = Library::new();
+    library.path = "local";
+    for line in [
+        "ibv_ud_pingpong -g 0 -c",
+        "ibv_ud_pingpong -g 0 -c -e",
+        "ib_send_lat -x 0 -n 100 -c UD",
+    ] {
+        pass_both(&library, line);
+    }
+}
+
 #[test]
 fn connections_of_librdmacm() {
     let library = Library::new();

@@ -10,8 +10,8 @@ use crate::platform::{Hal, RegisterIo};
 /// The registers of a mailbox device.
 ///
 /// A doorbell notifies the other end to read the doorbell records, which hold all its information:
-/// descriptors and receives posted, and the last arm command of each completion queue. So nothing on
-/// the data path waits for the other end.
+/// descriptors and receives posted, and the last arm command of each completion queue. So nothing
+/// on the data path waits for the other end.
 pub struct MailboxRegisters<'s, L, E, H> {
     mailbox: &'s Mailbox<'s, L, E, H>,
 }

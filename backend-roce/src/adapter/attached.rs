@@ -94,7 +94,7 @@ pub struct ConnectionTerms {
     pub not_ready_timer: u8,
 }
 
-/// What a program wants of its side of a connection that rdma_cm makes.
+/// Wishes of a program for its side of a connection that rdma_cm makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
     /// Rights of the peer.

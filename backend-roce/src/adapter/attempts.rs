@@ -125,8 +125,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Returns the port of rdma_cm that the peer of a queue pair learns, and the repetitions that it
-    /// is asked for: without progress, and of messages that find no receive.
+    /// Returns the port of rdma_cm that the peer of a queue pair learns, and the repetitions that
+    /// it is asked for: without progress, and of messages that find no receive.
     fn wishes(&self, pair: &Pair) -> (u16, u8, u8) {
         let options = &self.options;
         let usual = (

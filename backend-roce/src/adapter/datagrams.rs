@@ -9,7 +9,9 @@ use dat_queues::{Detail, State};
 use super::packets::PACKET_MAX;
 use super::port_numbers::port_of_qpn;
 use super::queue_pair::{Drain, Receives};
+use super::ways::Exit;
 use super::{Adapter, Pair, SendEntry};
+use crate::options::PathChoice;
 use crate::port::{Arrival, Path};
 use crate::proto::Psn;
 use crate::proto::icrc::{Addresses, Flow, Verdict};
@@ -18,6 +20,9 @@ use crate::proto::packet::{Bth, Deth, Extensions, Header, Opcode, Packet};
 
 /// Length of the place of the network header in a receive (ROCE-270).
 const NETWORK_HEADER: u32 = 40;
+
+/// Datagrams of a queue pair in one lock section.
+const TURN: usize = 128;
 
 /// The receiver of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +117,22 @@ impl Adapter {
         }
     }
 
-    /// Writes the datagrams of a queue pair, and completes them; false if there are none left.
+    /// As [`end_posts`](Self::end_posts), of a device: datagrams leave in the same lock section.
+    pub(crate) fn end_device_posts(&mut self, key: usize, is_behind: bool) {
+        let pair = self.pairs.get(key);
+        let sends_datagrams = pair.is_some_and(|pair| {
+            let is_ready = pair.state == State::Connected;
+            is_ready && !pair.receivers.is_empty()
+        });
+        if !sends_datagrams || self.write_datagrams(key) {
+            self.end_posts(key, is_behind);
+        }
+    }
+
+    /// Writes datagrams of a queue pair, and completes them; false if there are none left that may
+    /// leave now.
     pub(super) fn write_datagrams(&mut self, key: usize) -> bool {
-        loop {
+        for _ in 0..TURN {
             if !self.outbox.has_room(PACKET_MAX) {
                 return true;
             }
@@ -123,37 +141,70 @@ impl Adapter {
             };
             self.complete_request(key, &entry, status);
         }
+        true
     }
 
     /// Writes the next datagram of a queue pair; returns its request, and the status.
     fn write_datagram(&mut self, key: usize) -> Option<(SendEntry, DtoStatus)> {
-        let Self {
-            outbox,
-            memories,
-            pairs,
-            ..
-        } = self;
-        let pair = pairs.get_mut(key)?;
+        let pair = self.pairs.get(key)?;
         if pair.drain != Drain::No {
             return None;
         }
-        let receiver = pair.receivers.pop_front()?;
-        let (path, header) = draft(pair, &receiver)?;
+        let receiver = *pair.receivers.front()?;
+        let (mut path, header) = draft(pair, &receiver)?;
+        let exit = self.exit(&path, receiver.local);
+        let Self {
+            outbox,
+            locals,
+            memories,
+            pairs,
+            counts,
+            ..
+        } = self;
+        let outbox = match exit {
+            Exit::Later => return None,
+            Exit::Nowhere => None,
+            Exit::Socket => Some(outbox),
+            Exit::Queue(number) => {
+                path.local = Some(number);
+                Some(&mut locals.outbox)
+            }
+        };
+        let pair = pairs.get_mut(key)?;
         let length = pair.sends.front()?.request.length as usize;
         let mut access = pair.memory(memories);
         let mut gathered = Ok(());
-        outbox.add(&path, |buffer| {
-            let draft = header.encode(length, buffer)?;
-            gathered = access.gather(access.first, 0, draft.payload);
-            gathered.is_ok().then_some(draft.length)
-        });
+        match outbox {
+            None => counts.dropped += 1,
+            Some(outbox) => {
+                outbox.add(&path, |buffer| {
+                    let draft = header.encode(length, buffer)?;
+                    gathered = access.gather(access.first, 0, draft.payload);
+                    gathered.is_ok().then_some(draft.length)
+                });
+            }
+        }
         let status = match gathered {
             Ok(()) => DtoStatus::Success,
             Err(LocalError) => DtoStatus::LocalProtection,
         };
+        pair.receivers.pop_front();
         let entry = pair.sends.pop_front()?;
         pair.first += 1;
+        if let Some(number) = path.local {
+            self.push_local(number, 0);
+        }
         Some((entry, status))
+    }
+
+    /// Returns true if a datagram may come on the way of an arrival (ROCE-282, ROCE-283).
+    fn takes_datagrams_of(&self, arrival: &Arrival) -> bool {
+        let flow = &arrival.flow;
+        match arrival.local {
+            Some(_) => !arrival.is_split,
+            None if self.options.path != PathChoice::Local => true,
+            None => self.is_own(&(flow.destination().ip(), flow.source())),
+        }
     }
 
     /// Takes a datagram for a queue pair with its key; drops and counts others.
@@ -170,13 +221,14 @@ impl Adapter {
             let pair = self.pairs.get(key)?;
             let receives = matches!(pair.state, State::Accepting | State::Connected);
             let own = pair.datagrams.filter(|_| receives)?;
-            Some((key, deth)).filter(|_| own == deth.queue_key && arrival.local.is_none())
+            Some((key, deth)).filter(|_| own == deth.queue_key && self.takes_datagrams_of(arrival))
         });
         let Some((key, deth)) = named else {
             self.counts.dropped += 1;
             return;
         };
-        if arrival.flow.verify_segment(index, datagram) == Verdict::Wrong {
+        let is_checked = arrival.local.is_none();
+        if is_checked && arrival.flow.verify_segment(index, datagram) == Verdict::Wrong {
             self.counts.bad_icrc += 1;
             return;
         }

@@ -12,8 +12,9 @@ use alloc::vec::Vec;
 
 use dat_core::backend::NotLocal;
 
+use super::packets::PACKET_MAX;
 use super::refusals::NOBODY;
-use super::{Adapter, Pair};
+use super::{Adapter, Ends, Pair};
 use crate::options::PathChoice;
 use crate::port::{
     Arrival, LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD,
@@ -111,6 +112,40 @@ impl Locals {
     /// Returns the size of packets of an open pair.
     pub(crate) fn mtu(&self, number: LocalNumber) -> Option<PathMtu> {
         self.get(number).map(|local| local.mtu)
+    }
+
+    pub(super) fn is_open(&self, number: LocalNumber) -> bool {
+        self.get(number).is_some()
+    }
+
+    /// Returns the number of open pairs.
+    pub(super) fn count(&self) -> usize {
+        self.slots.iter().flatten().count()
+    }
+
+    /// Returns the open pair from an address of this side to a port of the peer.
+    pub(super) fn find(&self, (local, peer): &Ends) -> Option<LocalNumber> {
+        let mut open = self.slots.iter().flatten();
+        let found = open.find(|pair| {
+            let flow = pair.queue.flow();
+            flow.source() == *peer && flow.destination().ip() == *local
+        });
+        found.map(|pair| pair.number)
+    }
+
+    /// Returns true if a pair is open, and between the addresses of both ends.
+    pub(super) fn is_between(&self, number: LocalNumber, (local, peer): &Ends) -> bool {
+        self.get(number).is_some_and(|pair| {
+            let flow = pair.queue.flow();
+            [flow.source().ip(), flow.destination().ip()] == [peer.ip(), *local]
+        })
+    }
+
+    /// Returns true if a pair has room for a datagram, and nothing that waits for room.
+    pub(super) fn takes_datagram(&self, number: LocalNumber) -> bool {
+        const NEEDED: usize = RESERVE + PACKET_MAX + RECORD_OVERHEAD;
+        self.get(number)
+            .is_some_and(|local| !local.is_full && local.queue.has_room(NEEDED))
     }
 
     /// Returns true if two pairs lead to the same adapter: each of both ends may have made one.
@@ -468,6 +503,7 @@ impl Adapter {
                 *pair = Some(number);
             }
         }
+        self.settle_ways(asked, number);
         for _ in 0..self.locals.attempts.len() {
             let Some((waits, id)) = self.locals.attempts.pop_front() else {
                 return;

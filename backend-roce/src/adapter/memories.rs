@@ -101,7 +101,7 @@ struct OwnKeys {
     last: u32,
 }
 
-/// What a device says of a bind, beside the request of the core.
+/// Details of a bind by a device, in addition to the request of the core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     /// Set if the window is of type 2. Without bytes, the bind invalidates the key then.
@@ -558,8 +558,8 @@ impl Memories {
         region.span(bound.address.wrapping_add(start), length)
     }
 
-    /// Calls `each` with the memory of `length` bytes from `offset` of the segments on, part by part,
-    /// and the position of the part.
+    /// Calls `each` with the memory of `length` bytes from `offset` of the segments on, part by
+    /// part, and the position of the part.
     ///
     /// Ends with an error if `each` returns false, or the segments do not have the bytes.
     pub(crate) fn each_part(

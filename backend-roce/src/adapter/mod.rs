@@ -31,6 +31,7 @@ mod service_points;
 mod slab;
 mod timers;
 mod unread;
+mod ways;
 
 pub use attached::{
     Attempt, ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes, Tuning,
@@ -43,6 +44,7 @@ pub(crate) use private_data::{PrivateForm, private_size};
 pub(crate) use queue_pair::{Beside, Drain, Pair, SEGMENTS, SendEntry};
 pub(crate) use service_points::port_of;
 pub(crate) use slab::Slab;
+pub(crate) use ways::Ends;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -70,6 +72,7 @@ use random::Random;
 use refusals::COMMON_SERVICES_MAX;
 use requests::{Arrived, Parked};
 use service_points::{Listener, Service};
+use ways::Ways;
 
 /// Bytes of the outbox.
 pub(crate) const OUTBOX: usize = 256 << 10;
@@ -138,6 +141,7 @@ pub(crate) struct Adapter {
     ready_links: VecDeque<u32>,
     outbox: Outbox,
     pub(crate) locals: Locals,
+    pub(crate) ways: Ways,
     /// Why the last attempt found no queues, if it may take no other way (ROCE-252).
     pub(crate) not_local: Option<NotLocal>,
     control: VecDeque<ControlEvent>,
@@ -202,6 +206,7 @@ impl Adapter {
             ready_links: VecDeque::new(),
             outbox,
             locals: Locals::new(),
+            ways: Ways::new(names),
             not_local: None,
             control: VecDeque::new(),
             raised: false,

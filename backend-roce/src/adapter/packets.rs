@@ -332,13 +332,14 @@ impl Adapter {
         }
     }
 
-    /// Returns true if packets are due, or ports are to be given back.
+    /// Returns true if packets are due, ports are to be given back, or queues are wanted.
     pub(crate) fn has_output(&self) -> bool {
         let nothing = self.ready_pairs.is_empty()
             && self.ready_links.is_empty()
             && self.outbox.is_empty()
             && !self.has_local_output()
-            && self.unused_ports.is_empty();
+            && self.unused_ports.is_empty()
+            && !self.ways.is_wanted();
         !nothing
     }
 

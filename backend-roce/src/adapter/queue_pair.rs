@@ -72,7 +72,7 @@ pub(crate) struct SendEntry {
     pub(crate) beside: Beside,
 }
 
-/// What a request of a device has beside its work.
+/// Details of a request by a device, in addition to its work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Beside {
     Nothing,
@@ -80,7 +80,7 @@ pub(crate) enum Beside {
     Immediate(u32),
     /// Key that a message invalidates.
     Invalidate(u32),
-    /// What a bind opens.
+    /// Details of a bind.
     Opening(Opening),
 }
 
@@ -227,7 +227,7 @@ impl Inline {
     }
 }
 
-/// Whether a send queue drains: no request begins (ROCE-278).
+/// Drain of a send queue, during which no request begins (ROCE-278).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drain {
     No,

@@ -106,6 +106,7 @@ impl Adapter {
 #[cfg(test)]
 mod tests {
     use alloc::sync::Arc;
+    use core::net::SocketAddr;
     use core::sync::atomic::{AtomicU32, Ordering};
 
     use dat_core::attributes::EpAttributes;
@@ -117,6 +118,7 @@ mod tests {
     use crate::RoceOptions;
     use crate::adapter::{Pair, ReceiveAttributes, RemoteRights, SendAttributes, SendEntry};
     use crate::port::{LocalEvent, LocalQueue};
+    use crate::proto::icrc::Flow;
     use crate::proto::{PathMtu, coded_time};
 
     const NUMBER: LocalNumber = LocalNumber { slot: 0, turn: 1 };
@@ -165,6 +167,15 @@ mod tests {
         }
 
         fn ring(&self) {}
+
+        fn has_room(&self, _: usize) -> bool {
+            true
+        }
+
+        fn flow(&self) -> Flow {
+            let [peer, own] = [2, 1].map(|host| SocketAddr::from(([10, 0, 0, host], 61001)));
+            Flow::between(peer, own).expect("one family")
+        }
 
         fn positions(&self) -> [u32; 2] {
             [0, 1].map(|end: usize| self.0[end].load(Ordering::Relaxed))

@@ -12,17 +12,8 @@ use dat_queues::State;
 
 use super::RoceDevice;
 use crate::adapter::{Attempt, ConnectionTerms, Tuning};
-use crate::port::{Route, canonical};
 
 impl RoceDevice {
-    /// Returns the way to a peer, whose port does not matter.
-    ///
-    /// # Errors
-    /// Those of [`Port::route`](crate::port::Port::route).
-    pub fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
-        self.shared.port().route(canonical(peer))
-    }
-
     /// Returns true if the device has a UDP port: it may listen there, unless it does.
     #[must_use]
     pub fn has_port(&self, port: u16) -> bool {
@@ -64,7 +55,8 @@ impl RoceDevice {
     /// Connects a queue pair to a listener of rdma_cm; events tell the outcome.
     ///
     /// # Errors
-    /// - `State`: it is in another state than [`PairState::Unattached`](super::PairState::Unattached).
+    /// - `State`: it is in another state than
+    ///   [`PairState::Unattached`](super::PairState::Unattached).
     /// - `Unreachable`, `Address`: there is no way to the peer.
     /// - `Resources`: the private data is too long, or there is no memory.
     pub fn connect(
@@ -119,11 +111,7 @@ impl RoceDevice {
     /// # Errors
     /// `State`: there is none with this QPN.
     pub fn tune(&self, qpn: u32, with: &Tuning) -> Result<(), BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.tune(key, with);
-            Ok(())
-        })
+        self.with_pair(qpn, |adapter, key| adapter.tune(key, with))
     }
 
     /// Rejects a request, by the program or for want of room.
@@ -147,18 +135,17 @@ impl RoceDevice {
     /// # Errors
     /// `State`: there is none with this QPN.
     pub fn disconnect(&self, qpn: u32) -> Result<(), BackendError> {
-        let key = self.shared.enter(|adapter| adapter.attached(qpn))?;
+        let key = self.with_pair(qpn, |_, key| key)?;
         let mode = DisconnectMode::Abrupt;
         self.backend().disconnect(QueuePairKey(key), mode);
         Ok(())
     }
 
     fn prepare(&self, qpn: u32, with: &Attempt) -> Result<QueuePairKey, BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
+        self.with_pair(qpn, |adapter, key| {
             adapter.pair_in(key, State::Unconnected)?;
             adapter.set_attempt(key, with);
             Ok(QueuePairKey(key))
-        })
+        })?
     }
 }

@@ -14,18 +14,14 @@ impl RoceDevice {
     /// # Errors
     /// `State`: it does not send, or it drains already.
     pub fn drain(&self, qpn: u32, tells: bool) -> Result<(), BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.drain(key, tells)
-        })
+        self.with_pair(qpn, |adapter, key| adapter.drain(key, tells))?
     }
 
     /// Returns true if the requests that began before a queue pair drains are complete; `None` if
     /// it does not drain.
     #[must_use]
     pub fn has_drained(&self, qpn: u32) -> Option<bool> {
-        self.look(|adapter| {
-            let pair = adapter.pairs.get(adapter.attached(qpn).ok()?)?;
+        self.look_at_pair(qpn, |_, pair| {
             (pair.drain != Drain::No).then(|| pair.has_drained())
         })
     }
@@ -35,10 +31,7 @@ impl RoceDevice {
     /// # Errors
     /// `State`: it has not drained, or Reads and atomics wait of which none could begin.
     pub fn change_requests(&self, qpn: u32, with: &SendAttributes) -> Result<(), BackendError> {
-        self.shared.enter(|adapter| {
-            let key = adapter.attached(qpn)?;
-            adapter.change_requests(key, with)
-        })
+        self.with_pair(qpn, |adapter, key| adapter.change_requests(key, with))?
     }
 
     /// Lets requests of a queue pair that has drained begin again.

@@ -157,6 +157,12 @@ impl LocalPair {
         self.usable().and_then(positions).unwrap_or_default()
     }
 
+    /// Returns true if so many bytes are free in the queue to the peer; asks for nothing.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let found = |lane| self.writer.has_room(lane, bytes);
+        self.usable().and_then(|lane| self.checked(found(lane))) == Some(true)
+    }
+
     /// Takes the wish for room back, if there is one.
     pub fn withdraw(&self) {
         if let Some(lane) = self.outgoing() {
@@ -444,8 +450,9 @@ mod tests {
         let [from, to] = both();
         let mut buffer = vec![0; PAYLOAD_MAX];
         while from.write(LABEL, &[3; 5000]) {}
-        assert!(from.room(0) < 5056);
+        assert!(from.room(0) < 5056 && !from.has_room(5056));
         while to.read(&mut buffer).is_some() {}
+        assert!(from.has_room(QUEUE_BYTES) && !from.has_room(QUEUE_BYTES + 1));
         assert_eq!(from.room(0), QUEUE_BYTES);
         assert!(!from.has_room_come(), "nothing was asked for");
     }

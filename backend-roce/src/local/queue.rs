@@ -270,11 +270,7 @@ impl Writer {
     /// # Errors
     /// The reader's position cannot be true.
     pub fn room(&self, lane: Lane<'_>, least: usize) -> Result<usize, Corrupt> {
-        let free = || {
-            let tail = self.tail.load(Ordering::Relaxed);
-            let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
-            lane.length().saturating_sub(used) as usize
-        };
+        let free = || self.free(lane);
         if free() < least || least == 0 {
             self.find_room(lane, 0)?;
             if free() < least {
@@ -298,6 +294,24 @@ impl Writer {
     pub fn positions(&self, lane: Lane<'_>) -> Result<[u32; 2], Corrupt> {
         self.find_room(lane, 0)?;
         Ok([&self.head, &self.tail].map(|position| position.load(Ordering::Relaxed)))
+    }
+
+    /// Returns true if so many bytes are free.
+    ///
+    /// # Errors
+    /// The reader's position cannot be true.
+    pub fn has_room(&self, lane: Lane<'_>, bytes: usize) -> Result<bool, Corrupt> {
+        if self.free(lane) < bytes {
+            self.find_room(lane, 0)?;
+        }
+        Ok(self.free(lane) >= bytes)
+    }
+
+    /// Returns the free bytes, as far as is known.
+    fn free(&self, lane: Lane<'_>) -> usize {
+        let tail = self.tail.load(Ordering::Relaxed);
+        let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
+        lane.length().saturating_sub(used) as usize
     }
 
     /// Takes the wish for room back, if there is one.

@@ -9,6 +9,7 @@ use dat_core::time::Instant;
 
 use super::Arrival;
 use crate::proto::PathMtu;
+use crate::proto::icrc::Flow;
 
 /// Number of a pair of queues. A port never uses one again (ROCE-231).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub trait LocalQueue: Send + Sync {
     /// The first call of several decides, until [`withdraw`](Self::withdraw). 0 asks for no event,
     /// and looks anew.
     fn room(&self, least: usize) -> usize;
+
+    /// Returns true if there is room for `bytes` bytes of packets; no event follows.
+    fn has_room(&self, bytes: usize) -> bool;
 
     /// Waits for room no longer.
     fn withdraw(&self);
@@ -65,6 +69,9 @@ pub trait LocalQueue: Send + Sync {
     ///
     /// They count bytes and wrap. After the end of the pair, both are the same.
     fn positions(&self) -> [u32; 2];
+
+    /// Returns the addresses of packets that come from the peer.
+    fn flow(&self) -> Flow;
 
     /// Returns the name of the adapter that the pair leads to, and the number of its process.
     fn peer(&self) -> ([u8; 16], i32);

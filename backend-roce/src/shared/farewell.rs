@@ -24,7 +24,7 @@ fn is_held<T>(mutex: &Mutex<T>) -> bool {
     matches!(mutex.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// What the end of the process asks of the thread of an adapter.
+/// Request of the ending process to the thread of an adapter.
 #[derive(Debug, Default)]
 pub(super) struct Farewell {
     is_asked: AtomicBool,

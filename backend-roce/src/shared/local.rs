@@ -223,6 +223,20 @@ impl Shared {
         no_queues
     }
 
+    /// Begins the set-ups of queues that datagrams want.
+    #[cold]
+    pub(super) fn ask_for_queues(&self) {
+        while let Some(ends) = self.enter_briefly(Adapter::next_wanted) {
+            let (source, peer) = ends;
+            let queues = self.local.as_ref();
+            let asked = queues.and_then(|queues| queues.dial(source, peer, false).ok());
+            self.enter(|adapter| adapter.asked(&ends, asked));
+            if let Some(asked) = asked {
+                self.dialled(asked);
+            }
+        }
+    }
+
     /// Takes over what has become of a pair, now that the adapter knows its number.
     pub(crate) fn dialled(&self, number: LocalNumber) {
         if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {

@@ -108,6 +108,10 @@ impl LocalQueue for Neighbour {
         room
     }
 
+    fn has_room(&self, bytes: usize) -> bool {
+        self.pair.has_room(bytes)
+    }
+
     fn withdraw(&self) {
         self.pair.withdraw();
     }
@@ -136,6 +140,10 @@ impl LocalQueue for Neighbour {
 
     fn positions(&self) -> [u32; 2] {
         self.pair.positions()
+    }
+
+    fn flow(&self) -> Flow {
+        self.flow
     }
 
     fn peer(&self) -> ([u8; 16], i32) {

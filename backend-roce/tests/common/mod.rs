@@ -4,6 +4,8 @@
 #[cfg(all(feature = "udp", target_os = "linux"))]
 pub mod between;
 #[cfg(feature = "udp")]
+pub mod devices;
+#[cfg(feature = "udp")]
 pub mod end;
 pub mod memory;
 pub mod million;

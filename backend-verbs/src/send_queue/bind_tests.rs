@@ -213,8 +213,8 @@ fn no_context_opens_a_window_again() {
         while token < 4000 {
             let first = token;
             for _ in 0..under_way {
-                // One bind in eleven closes. It needs no key, so if it came first of several, the keys
-                // might not suffice for the others.
+                // One bind in eleven closes. It needs no key, so if it came first of several, the
+                // keys might not suffice for the others.
                 let closes = token % 11 == 0 && (token != first || under_way == 1);
                 let length = if closes { 0 } else { 1 + token % 11 };
                 let key = bench.bind_on(token, length);

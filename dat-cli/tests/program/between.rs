@@ -1,4 +1,4 @@
-//! What is particular to commands between two processes over RoCEv2 in software.
+//! Commands between two processes, as they are over RoCEv2 in software only.
 //!
 //! `pairs` has what they have in common with devices.
 

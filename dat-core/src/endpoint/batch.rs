@@ -97,10 +97,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Over verbs this is one list and at most one system call. Each request is checked like a
     /// single post and has its own completion. No other post comes between them, unless the call
-    /// must make room in the queue. With a [`SplitLock`](crate::sync::SplitLock) each request rings,
-    /// and posts of interrupt handlers may come between. The first refused request ends the batch:
-    /// requests before it are posted, it and later ones are not. An empty batch posts nothing and
-    /// is not checked.
+    /// must make room in the queue. With a [`SplitLock`](crate::sync::SplitLock) each request
+    /// rings, and posts of interrupt handlers may come between. The first refused request ends the
+    /// batch: requests before it are posted, it and later ones are not. An empty batch posts
+    /// nothing and is not checked.
     ///
     /// # Errors
     /// [`BatchRefused`]: the number of posted requests, and the error of `post_send`,

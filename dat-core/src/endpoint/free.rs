@@ -160,8 +160,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if work.own().into_iter().any(left) || self.has_buffers_of(work.srq, ep) {
             dispatchers.made().iter().for_each(forget);
             if L::PARKS {
-                // What is left are binds that dequeues have polled and not reported yet. One that saw
-                // its record as claimed has ended once the lock of its dispatcher is taken again.
+                // What is left are binds that dequeues have polled and not reported yet. One that
+                // saw its record as claimed has ended once the lock of its dispatcher is taken
+                // again.
                 record::all_of(records, work.reach, Owner::Requests(work.ep))
                     .for_each(|(_, record)| record.release());
                 for dispatcher in dispatchers.made() {

@@ -506,8 +506,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Raises one asynchronous event as soon as fewer than `low_watermark` buffers are available,
     /// at once if that is already so: [`EpBroken`](crate::event::AsyncEventKind::EpBroken) of the
-    /// queue with the reason [`REASON_LOW_WATERMARK`]. If the event of an earlier setting was raised
-    /// but not yet reported, it is queued before the call returns.
+    /// queue with the reason [`REASON_LOW_WATERMARK`]. If the event of an earlier setting was
+    /// raised but not yet reported, it is queued before the call returns.
     ///
     /// # Errors
     /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.

@@ -146,7 +146,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Queues an event on the dispatcher of an object, which keeps it alive. Needs the control lock.
+    /// Queues an event on the dispatcher of an object, which keeps it alive. Needs the control
+    /// lock.
     pub(crate) fn push_event_at(&self, evd: Index, event: &Event, deferred: &mut Deferred) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
             if L::PARKS {

@@ -53,7 +53,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         L::PARKS && (queue.waiter.is_some() || queue.id == self.async_evd)
     }
 
-    /// Refuses a command to the device for a dispatcher that keeps its lock, which masks interrupts.
+    /// Refuses a command to the device for a dispatcher that keeps its lock, which masks
+    /// interrupts.
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (TEVD): the dispatcher has a waiter.

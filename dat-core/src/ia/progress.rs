@@ -311,7 +311,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
         let endpoints = &self.shared.endpoints;
         let control = self.try_control();
-        // From here on the lock is waited for: whoever interrupts the scan ends its own calls first.
+        // From here on the lock is waited for: whoever interrupts the scan ends its own calls
+        // first.
         let Some(mut scan) = control.and_then(|mut control| control.watch.begin_scan()) else {
             return 0;
         };

@@ -88,9 +88,9 @@ impl LmrSlot {
 
     /// Returns the seal of the region if a bind may open this segment, once its zone is compared.
     ///
-    /// The segment must not be empty and must lie in the region, which must have the local privileges
-    /// that the remote ones need. The seal is then that of the endpoint's zone, with the segment's
-    /// context.
+    /// The segment must not be empty and must lie in the region, which must have the local
+    /// privileges that the remote ones need. The seal is then that of the endpoint's zone, with the
+    /// segment's context.
     #[inline]
     pub(crate) fn admits(&self, segment: &LmrTriplet, remote: MemoryPrivileges) -> Option<u64> {
         let reads = remote.contains(MemoryPrivileges::REMOTE_READ);

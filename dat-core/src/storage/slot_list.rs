@@ -123,8 +123,8 @@ impl VisitList {
 
     /// Returns the slot after this one of a list that was taken.
     ///
-    /// Needs the lock of its object, or take that lock afterwards: a context that found the link has
-    /// stored its waker by then.
+    /// Needs the lock of its object, or take that lock afterwards: a context that found the link
+    /// has stored its waker by then.
     pub(crate) fn next(_: Index, link: &VisitLink) -> Option<Index> {
         link.0.take()
     }

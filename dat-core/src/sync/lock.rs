@@ -56,8 +56,8 @@ pub unsafe trait RawLock {
     /// Acquires the lock, or returns `None` if the current context would wait for a context that it
     /// interrupts.
     ///
-    /// The core uses it for [`Control`](Self::Control), and refuses the call on `None`. The mutex of
-    /// an operating system returns `None` in every interrupt handler. By default it waits.
+    /// The core uses it for [`Control`](Self::Control), and refuses the call on `None`. The mutex
+    /// of an operating system returns `None` in every interrupt handler. By default it waits.
     ///
     /// # Safety
     /// As for `acquire`, if it returns a state.
@@ -69,7 +69,8 @@ pub unsafe trait RawLock {
     /// Releases the lock.
     ///
     /// # Safety
-    /// `state` came from `acquire` or `try_acquire` of this lock, under the conditions stated there.
+    /// `state` came from `acquire` or `try_acquire` of this lock, under the conditions stated
+    /// there.
     unsafe fn release(&self, state: Self::State<'_>);
 }
 
@@ -249,9 +250,9 @@ unsafe impl RawLock for ContextLock {
 
 /// One lock for the data path, `D`, and another for control calls, `C`.
 ///
-/// Use it if `D` masks interrupts. A control call then holds only `C` while it waits for the device.
-/// It takes `D` for short sections, whose lengths depend neither on the device nor on the lengths
-/// of queues.
+/// Use it if `D` masks interrupts. A control call then holds only `C` while it waits for the
+/// device. It takes `D` for short sections, whose lengths depend neither on the device nor on the
+/// lengths of queues.
 ///
 /// An endpoint, shared receive queue or dispatcher whose queues the device creates or changes is
 /// marked meanwhile. Calls that meet the mark are refused (GEN-16), and told when to look again:

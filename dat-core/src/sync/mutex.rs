@@ -11,7 +11,8 @@
 //! 2. The mark is set while the caller has the lock and the value has no mark. So no guard and no
 //!    other `Parked` exists then, and by 1 none comes into being before the mark is removed.
 //! 3. Only the drop of the `Parked` that set the mark removes it, when its borrows have ended.
-//! 4. It does so under the lock: whoever takes the lock next sees all that was written to the value.
+//! 4. It does so under the lock: whoever takes the lock next sees all that was written to the
+//!    value.
 //!
 //! `parking.rs` of the models proves this, and that it fails if a mark is not read.
 
@@ -36,8 +37,8 @@ pub struct Mutex<L, T> {
 
 #[expect(unsafe_code)]
 // SAFETY: the value is accessed only through a guard or a `Parked`, of which one exists at a time
-// (contract of `RawLock`, and the module's documentation). So sharing the mutex only moves access to
-// the value from thread to thread.
+// (contract of `RawLock`, and the module's documentation). So sharing the mutex only moves access
+// to the value from thread to thread.
 unsafe impl<L: RawLock + Sync, T: Send> Sync for Mutex<L, T> {}
 
 impl<L: RawLock, T> Mutex<L, T> {
@@ -247,8 +248,8 @@ macro_rules! give_access {
                 #[cfg(loom)]
                 self.mutex.accesses.read();
                 #[expect(unsafe_code)]
-                // SAFETY: the lock is held, or the value is marked, as long as the holder lives. So no
-                // other holder exists, and no reference to the value except those borrowed from
+                // SAFETY: the lock is held, or the value is marked, as long as the holder lives. So
+                // no other holder exists, and no reference to the value except those borrowed from
                 // this one.
                 unsafe {
                     &*self.mutex.value.get()
@@ -277,7 +278,8 @@ impl<L: RawLock, T> Drop for Guard<'_, L, T> {
     #[inline]
     fn drop(&mut self) {
         #[expect(unsafe_code)]
-        // SAFETY: the state is taken only here, and came from `acquire` or `try_acquire` of this lock.
+        // SAFETY: the state is taken only here, and came from `acquire` or `try_acquire` of this
+        // lock.
         unsafe {
             self.mutex.lock.release(ManuallyDrop::take(&mut self.state));
         }

@@ -194,8 +194,8 @@ impl Opening {
     /// - Those of [`Options::open`](crate::Options::open).
     /// - [`Malformed`](Error::Malformed), [`System`](Error::System): a peer is not `HOST:PORT`, or
     ///   its name cannot be resolved.
-    /// - [`DuplicateNode`](Error::DuplicateNode): two peers have the same number, or one has that of
-    ///   this node.
+    /// - [`DuplicateNode`](Error::DuplicateNode): two peers have the same number, or one has that
+    ///   of this node.
     /// - [`Refused`](Error::Refused) CONN_QUAL_IN_USE: another service listens on the qualifier.
     /// - [`NotLocal`](Error::NotLocal): peers of this host would not find it, and the adapter takes
     ///   no others (`path=local`).

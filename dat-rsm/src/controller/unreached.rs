@@ -80,8 +80,8 @@ impl State {
 
     /// Lets the imports that wait for a node try again later, until their deadlines.
     ///
-    /// A new import does so only where nothing listens, for a shorter time: the backlog may be full.
-    /// For any other reason it is given up.
+    /// A new import does so only where nothing listens, for a shorter time: the backlog may be
+    /// full. For any other reason it is given up.
     ///
     /// Spec: RSMST-07
     pub(crate) fn retry_node(

@@ -8,39 +8,31 @@ use std::ffi::CString;
 use libc::{addrinfo, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 use nix::errno::Errno;
 
-use super::pointers::zeroed;
+use super::pointers::{In, zeroed};
 use crate::errors::Result;
 
-/// A socket address that a program lends for the call, or null.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-pub(crate) struct SocketPointer(*const sockaddr);
-
-impl SocketPointer {
-    pub(crate) const fn at(address: *const sockaddr) -> Self {
-        Self(address)
-    }
-
+impl In<sockaddr> {
     /// Returns the address; `None` for null.
     ///
     /// # Errors
     /// `EAFNOSUPPORT`: it is of another family than IPv4 and IPv6.
-    pub(crate) fn get(self) -> Result<Option<SocketAddr>> {
-        if self.0.is_null() {
+    pub(crate) fn address(self) -> Result<Option<SocketAddr>> {
+        let address = self.pointer();
+        if address.is_null() {
             return Ok(None);
         }
         // SAFETY: every socket address begins with its family.
-        let family = unsafe { (&raw const (*self.0).sa_family).read_unaligned() };
+        let family = unsafe { (&raw const (*address).sa_family).read_unaligned() };
         match c_int::from(family) {
             libc::AF_INET => {
                 // SAFETY: an address of this family has this layout.
-                let v4 = unsafe { self.0.cast::<sockaddr_in>().read_unaligned() };
+                let v4 = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
                 let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
                 Ok(Some((ip, u16::from_be(v4.sin_port)).into()))
             }
             libc::AF_INET6 => {
                 // SAFETY: as above.
-                let v6 = unsafe { self.0.cast::<sockaddr_in6>().read_unaligned() };
+                let v6 = unsafe { address.cast::<sockaddr_in6>().read_unaligned() };
                 let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
                 let port = u16::from_be(v6.sin6_port);
                 Ok(Some(match ip.to_ipv4_mapped() {
@@ -87,7 +79,7 @@ pub(crate) const fn socket_length(ip: IpAddr) -> usize {
     }
 }
 
-/// What the system knows of a name.
+/// The answer of the system for a name.
 pub(crate) struct Named {
     pub(crate) address: SocketAddr,
     pub(crate) socket_type: c_int,
@@ -95,29 +87,12 @@ pub(crate) struct Named {
     pub(crate) canonical: Option<CString>,
 }
 
-/// What is wanted of a name.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Wanted {
-    pub(crate) flags: c_int,
-    pub(crate) family: c_int,
-    pub(crate) socket_type: c_int,
-    pub(crate) protocol: c_int,
-}
-
 /// Returns the first IP address of a name and service; an error is a number of `getaddrinfo`.
 pub(crate) fn named(
     node: Option<&CStr>,
     service: Option<&CStr>,
-    wanted: Option<Wanted>,
+    hints: Option<addrinfo>,
 ) -> core::result::Result<Named, c_int> {
-    let hints = wanted.map(|wanted| {
-        let mut hints: addrinfo = NO_HINTS;
-        hints.ai_flags = wanted.flags;
-        hints.ai_family = wanted.family;
-        hints.ai_socktype = wanted.socket_type;
-        hints.ai_protocol = wanted.protocol;
-        hints
-    });
     let mut list = null_mut();
     // SAFETY: the texts end with a zero byte, the hints are null or a value, and `list` has room.
     let failed = unsafe {
@@ -135,7 +110,7 @@ pub(crate) fn named(
     let mut first = Err(libc::EAI_FAMILY);
     // SAFETY: the system's list ends with null.
     while let Some(entry) = unsafe { next.as_ref() } {
-        if let Ok(Some(address)) = SocketPointer(entry.ai_addr).get() {
+        if let Ok(Some(address)) = In::at(entry.ai_addr).address() {
             // SAFETY: the system's name is null or a text.
             let canonical = (!entry.ai_canonname.is_null())
                 .then(|| unsafe { CStr::from_ptr(entry.ai_canonname) }.to_owned());
@@ -154,24 +129,13 @@ pub(crate) fn named(
     first
 }
 
-const NO_HINTS: addrinfo = addrinfo {
-    ai_flags: 0,
-    ai_family: 0,
-    ai_socktype: 0,
-    ai_protocol: 0,
-    ai_addrlen: 0,
-    ai_addr: null_mut(),
-    ai_canonname: null_mut(),
-    ai_next: null_mut(),
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn round_trip(text: &str) -> Result<Option<SocketAddr>> {
         let storage = socket_storage(text.parse().expect("an address"));
-        SocketPointer((&raw const storage).cast()).get()
+        In::at((&raw const storage).cast()).address()
     }
 
     #[test]
@@ -181,11 +145,11 @@ mod tests {
         }
         let mapped = round_trip("[::ffff:10.0.0.1]:5");
         assert_eq!(mapped, Ok(Some("10.0.0.1:5".parse().expect("an address"))));
-        assert_eq!(SocketPointer(null()).get(), Ok(None));
+        assert_eq!(In::at(null()).address(), Ok(None));
         let mut other = socket_storage("10.9.0.1:7".parse().expect("an address"));
         other.ss_family = libc::AF_UNIX as libc::sa_family_t;
-        let pointer = SocketPointer((&raw const other).cast());
-        assert_eq!(pointer.get(), Err(Errno::EAFNOSUPPORT));
+        let pointer = In::at((&raw const other).cast());
+        assert_eq!(pointer.address(), Err(Errno::EAFNOSUPPORT));
     }
 
     #[test]
@@ -193,10 +157,8 @@ mod tests {
         let found = named(Some(c"127.0.0.1"), Some(c"17"), None).ok();
         let address = found.map(|found| found.address);
         assert_eq!(address, "127.0.0.1:17".parse().ok());
-        let wanted = Wanted {
-            flags: libc::AI_NUMERICHOST,
-            ..Wanted::default()
-        };
+        let mut wanted: addrinfo = zeroed();
+        wanted.ai_flags = libc::AI_NUMERICHOST;
         let failed = named(Some(c"no address"), None, Some(wanted)).err();
         assert_eq!(failed, Some(libc::EAI_NONAME));
     }

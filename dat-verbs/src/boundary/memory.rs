@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// What a system without the advice does.
+    /// As on a system without the advice.
     #[test]
     fn memory_is_looked_up() {
         static CONSTANT: [u8; 64] = [7; 64];

@@ -1,7 +1,7 @@
 //! Pointers from C and structures for C: the only unsafe code of this crate.
 //!
-//! The interface has programs pass null or what the call names, for as long as the call lasts. Types
-//! of this module hold such pointers; other code makes none of its own.
+//! The interface has programs pass null or what the call names, for as long as the call lasts.
+//! Types of this module hold such pointers; other code makes none of its own.
 
 mod addresses;
 #[expect(
@@ -19,12 +19,10 @@ mod objects;
 mod pointers;
 mod requests;
 
-pub(crate) use addresses::{SocketPointer, Wanted, named, socket_length, socket_storage};
+pub(crate) use addresses::{named, socket_length, socket_storage};
 pub(crate) use memory::{provide, region};
 pub(crate) use objects::{Handle, Kind};
 pub(crate) use pointers::{
     Address, In, Out, Room, Text, element_of, free_list, immediate_of, list_of, zeroed,
 };
-pub(crate) use requests::{
-    Inline, Segmented, gid_bytes, next_request, show_completion, tell_made, values,
-};
+pub(crate) use requests::{gid_bytes, next_request, segments, show_completion, tell_made, values};

@@ -7,9 +7,12 @@ use core::marker::PhantomData;
 use core::ptr::null_mut;
 use std::collections::HashMap;
 
+use nix::errno::Errno;
+
+use crate::errors::{Result, require};
 use crate::locks::OfProcess;
 
-/// What an object has behind its structure for C.
+/// State of an object, which lies behind its structure for C.
 pub(crate) trait Kind: Send + Sync + Sized + 'static {
     /// The structure.
     type C: Copy + 'static;
@@ -33,6 +36,11 @@ impl<K> Clone for Handle<K> {
     }
 }
 impl<K> Copy for Handle<K> {}
+impl<K> Default for Handle<K> {
+    fn default() -> Self {
+        Self::NULL
+    }
+}
 impl<K> core::fmt::Debug for Handle<K> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.0.fmt(f)
@@ -88,25 +96,44 @@ impl<K: Kind> Handle<K> {
     }
 
     fn is_live(self) -> bool {
-        LIVE.with(|live| live.get(&self.0.addr()) == Some(&TypeId::of::<K>()))
+        LIVE.with(|live| self.is_in(live))
     }
 
-    /// Returns what belongs to the object; `None` if there is no such object.
-    pub(crate) fn get(&self) -> Option<&K> {
+    fn is_in(self, live: &HashMap<usize, TypeId>) -> bool {
+        live.get(&self.0.addr()) == Some(&TypeId::of::<K>())
+    }
+
+    /// Returns what belongs to the object.
+    ///
+    /// # Errors
+    /// `EINVAL`: there is no such object.
+    pub(crate) fn get(&self) -> Result<&K> {
+        require(self.is_live(), Errno::EINVAL)?;
         // SAFETY: an object is freed by `end` alone, which a program calls when no other call uses
         // the object, as the interface demands.
-        self.is_live().then(|| unsafe { &(*self.object()).own })
+        Ok(unsafe { &(*self.object()).own })
+    }
+
+    /// As [`get`](Self::get); `None` for null.
+    pub(crate) fn optional(&self) -> Result<Option<&K>> {
+        match self.is_null() {
+            true => Ok(None),
+            false => self.get().map(Some),
+        }
     }
 
     /// Looks at what belongs to the object, which no other thread ends meanwhile; `look` makes no
-    /// call. Returns `None` if there is no such object.
+    /// call.
     ///
     /// For calls that wait, during which the object may end.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&K) -> R) -> Option<R> {
+    ///
+    /// # Errors
+    /// `EINVAL`: there is no such object.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&K) -> R) -> Result<R> {
         LIVE.with(|live| {
-            let is_live = live.get(&self.0.addr()) == Some(&TypeId::of::<K>());
+            require(self.is_in(live), Errno::EINVAL)?;
             // SAFETY: `end` takes the object from the table, under this lock, before it frees it.
-            is_live.then(|| look(unsafe { &(*self.object()).own }))
+            Ok(look(unsafe { &(*self.object()).own }))
         })
     }
 
@@ -117,10 +144,16 @@ impl<K: Kind> Handle<K> {
         (!self.0.is_null()).then(|| unsafe { &(*self.object()).own })
     }
 
-    /// Returns a copy of the structure of a live object.
-    pub(crate) fn read(self) -> Option<K::C> {
-        // SAFETY: as in `get`; changes of this side hold the lock.
-        CHANGES.with(|()| self.is_live().then(|| unsafe { *(*self.object()).c.get() }))
+    /// Returns a copy of the structure.
+    ///
+    /// # Errors
+    /// `EINVAL`: there is no such object.
+    pub(crate) fn read(self) -> Result<K::C> {
+        CHANGES.with(|()| {
+            require(self.is_live(), Errno::EINVAL)?;
+            // SAFETY: as in `get`; changes of this side hold the lock.
+            Ok(unsafe { *(*self.object()).c.get() })
+        })
     }
 
     /// Changes the structure of a live object; `change` makes no call.
@@ -133,18 +166,16 @@ impl<K: Kind> Handle<K> {
         });
     }
 
-    /// Ends an object; returns what belonged to it, or `None` if there is no such object.
-    pub(crate) fn end(self) -> Option<K> {
-        let was_live = LIVE.with(|live| {
-            let is_live = live.get(&self.0.addr()) == Some(&TypeId::of::<K>());
-            is_live && live.remove(&self.0.addr()).is_some()
-        });
-        if !was_live {
-            return None;
-        }
+    /// Ends an object; returns what belonged to it.
+    ///
+    /// # Errors
+    /// `EINVAL`: there is no such object.
+    pub(crate) fn end(self) -> Result<K> {
+        let was_live = LIVE.with(|live| self.is_in(live) && live.remove(&self.0.addr()).is_some());
+        require(was_live, Errno::EINVAL)?;
         // SAFETY: `new` made it, and it was live until now: it is freed once.
         let object = unsafe { Box::from_raw(self.object()) };
-        Some(object.own)
+        Ok(object.own)
     }
 }
 
@@ -165,17 +196,22 @@ mod tests {
     #[test]
     fn an_object_is_known_until_it_ends() {
         let handle = Handle::new([1, 2, 3, 4], Thing(7));
-        assert_eq!(handle.get().map(|thing| thing.0), Some(7));
+        assert_eq!(handle.get().map(|thing| thing.0), Ok(7));
         handle.change(|c| c[2] = 9);
-        assert_eq!(handle.read(), Some([1, 2, 9, 4]));
+        assert_eq!(handle.read(), Ok([1, 2, 9, 4]));
         let inside: *mut u64 = handle.pointer();
         assert!(Handle::<Thing>::at(inside) == handle);
-        assert!(Handle::<Other>::at(inside).get().is_none(), "another kind");
-        assert_eq!(handle.look(|thing| thing.0), Some(7));
-        assert_eq!(handle.end().map(|thing| thing.0), Some(7));
-        assert_eq!(handle.look(|thing| thing.0), None);
-        assert!(handle.end().is_none(), "it ended");
-        assert!(handle.get().is_none() && handle.read().is_none());
-        assert!(Handle::<Thing>::NULL.get().is_none());
+        assert!(Handle::<Other>::at(inside).get().is_err(), "another kind");
+        assert_eq!(handle.look(|thing| thing.0), Ok(7));
+        assert_eq!(handle.end().map(|thing| thing.0), Ok(7));
+        assert_eq!(handle.look(|thing| thing.0), Err(Errno::EINVAL));
+        assert!(handle.end().is_err(), "it ended");
+        assert!(handle.get().is_err() && handle.read().is_err());
+        assert!(Handle::<Thing>::NULL.get().is_err());
+        assert!(
+            Handle::<Thing>::NULL
+                .optional()
+                .is_ok_and(|thing| thing.is_none())
+        );
     }
 }

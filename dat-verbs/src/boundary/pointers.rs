@@ -5,16 +5,18 @@ use core::ptr::null_mut;
 
 use nix::errno::Errno;
 
-use super::layout::{ibv_async_event, ibv_wc};
+use super::layout::{ibv_async_event, ibv_qp_init_attr, ibv_wc};
 use super::objects::Handle;
-use crate::errors::Result;
+use crate::errors::{Result, require};
 
 /// A value that a program lends for the call, or null.
 #[repr(transparent)]
+#[derive(Clone, Copy)]
 pub(crate) struct In<T>(*const T);
 
 /// Room for a value, or null.
 #[repr(transparent)]
+#[derive(Clone, Copy)]
 pub(crate) struct Out<T>(*mut T);
 
 /// Room for bytes whose number the call says, or null.
@@ -37,20 +39,12 @@ unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
 
-impl<T> Clone for In<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for In<T> {}
-impl<T> Clone for Out<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Out<T> {}
+// SAFETY: its addresses are not followed.
+unsafe impl Send for ibv_qp_init_attr {}
+// SAFETY: as above.
+unsafe impl Sync for ibv_qp_init_attr {}
 
-impl<T> In<T> {
+impl<T: Copy> In<T> {
     /// Returns the value that a pointer of the same call names.
     pub(crate) const fn at(pointer: *const T) -> Self {
         Self(pointer)
@@ -63,31 +57,29 @@ impl<T> In<T> {
 
     /// Returns the value; `None` for null.
     pub(crate) fn look(&self) -> Option<&T> {
-        // SAFETY: the program passes null or such a value, which it does not change during the call.
+        // SAFETY: the program passes null or such a value, which it does not change during the
+        // call.
         unsafe { self.0.as_ref() }
     }
 
     pub(super) const fn pointer(&self) -> *const T {
         self.0
     }
-}
 
-impl<T: Copy> In<T> {
-    /// Returns a copy of the value; `None` for null.
-    pub(crate) fn get(self) -> Option<T> {
+    /// Returns a copy of the value.
+    ///
+    /// # Errors
+    /// `EINVAL` for null.
+    pub(crate) fn get(self) -> Result<T> {
         // SAFETY: the program passes null or such a value, of which any bits are valid.
-        unsafe { self.0.as_ref() }.copied()
+        unsafe { self.0.as_ref() }.copied().ok_or(Errno::EINVAL)
     }
 }
 
-impl<T> Out<T> {
+impl<T: Copy> Out<T> {
     /// Returns the room that a pointer of the same call names.
     pub(crate) const fn at(pointer: *mut T) -> Self {
         Self(pointer)
-    }
-
-    pub(crate) const fn is_null(self) -> bool {
-        self.0.is_null()
     }
 
     /// Returns the same room as one of another type, which begins it.
@@ -118,15 +110,24 @@ impl<T> Out<T> {
     /// `EINVAL` for null.
     pub(crate) fn put(self, value: T) -> Result<()> {
         self.set(value);
-        (!self.is_null()).then_some(()).ok_or(Errno::EINVAL)
+        self.check()
     }
-}
 
-impl<T: Copy> Out<T> {
-    /// Returns a copy of the value that the program has there; `None` for null.
-    pub(crate) fn get(self) -> Option<T> {
+    /// Checks that there is room.
+    ///
+    /// # Errors
+    /// `EINVAL` for null.
+    pub(crate) fn check(self) -> Result<()> {
+        require(!self.0.is_null(), Errno::EINVAL)
+    }
+
+    /// Returns a copy of the value that the program has there.
+    ///
+    /// # Errors
+    /// `EINVAL` for null.
+    pub(crate) fn get(self) -> Result<T> {
         // SAFETY: the program passes null or such a value, of which any bits are valid.
-        unsafe { self.0.as_ref() }.copied()
+        unsafe { self.0.as_ref() }.copied().ok_or(Errno::EINVAL)
     }
 }
 
@@ -141,9 +142,7 @@ impl Room {
     /// # Errors
     /// `EINVAL` for null.
     pub(crate) fn put<T: Copy>(self, value: T, room: usize) -> Result<()> {
-        if self.0.is_null() {
-            return Err(Errno::EINVAL);
-        }
+        require(!self.0.is_null(), Errno::EINVAL)?;
         let length = room.min(size_of::<T>());
         // SAFETY: the program passes null or as many bytes as it says, and the value has `length`.
         unsafe {

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use super::layout::{
     ibv_ah, ibv_cq_ex, ibv_data_buf, ibv_gid, ibv_mw, ibv_mw_bind_info, ibv_qp_ex,
-    ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc_status,
+    ibv_qp_init_attr, ibv_send_wr, ibv_sge, ibv_wc_status,
 };
 use super::objects::{Handle, Kind};
 use super::pointers::{In, Out};
@@ -21,51 +21,25 @@ unsafe fn list<'a, T>(first: *const T, count: usize) -> &'a [T] {
     unsafe { core::slice::from_raw_parts(first, count) }
 }
 
-/// Returns how many segments there are from the first one on; `None` if there are more than `most`,
-/// less than none, or some at no address.
-fn count_of(first: *const ibv_sge, count: c_int, most: u32) -> Option<usize> {
+/// Returns the segments of a request; `None` if they are more than `most`, or no list.
+pub(crate) fn segments(first: &In<ibv_sge>, count: c_int, most: u32) -> Option<&[ibv_sge]> {
     let count = u32::try_from(count).ok().filter(|count| *count <= most)?;
-    (count == 0 || !first.is_null()).then_some(count as usize)
+    let is_list = count == 0 || !first.pointer().is_null();
+    is_list.then(|| values(first, count as usize))
 }
 
-/// A request with segments.
-pub(crate) trait Segmented {
-    /// Returns the segments that it names; `None` if they are more than `most`, or no list.
-    fn segments(&self, most: u32) -> Option<&[ibv_sge]>;
-}
-
-impl Segmented for ibv_send_wr {
-    fn segments(&self, most: u32) -> Option<&[ibv_sge]> {
-        let count = count_of(self.sg_list, self.num_sge, most)?;
-        // SAFETY: a request names segments that the program keeps during the call.
-        Some(unsafe { list(self.sg_list, count) })
-    }
-}
-
-impl Segmented for ibv_recv_wr {
-    fn segments(&self, most: u32) -> Option<&[ibv_sge]> {
-        let count = count_of(self.sg_list, self.num_sge, most)?;
-        // SAFETY: as above.
-        Some(unsafe { list(self.sg_list, count) })
-    }
-}
-
-/// Data that a request brings itself.
-pub(crate) trait Inline {
-    /// Returns its bytes.
-    fn bytes(&self) -> &[u8];
-}
-
-impl Inline for ibv_sge {
-    fn bytes(&self) -> &[u8] {
+impl ibv_sge {
+    /// Returns the data that a request brings itself.
+    pub(crate) fn bytes(&self) -> &[u8] {
         let first = core::ptr::with_exposed_provenance(self.addr as usize);
         // SAFETY: a request with inline data names it by addresses of the program.
         unsafe { list(first, self.length as usize) }
     }
 }
 
-impl Inline for ibv_data_buf {
-    fn bytes(&self) -> &[u8] {
+impl ibv_data_buf {
+    /// Returns the data that a request brings itself.
+    pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: as above.
         unsafe { list(self.addr.cast_const().cast(), self.length) }
     }
@@ -115,7 +89,7 @@ impl ibv_send_wr {
 }
 
 /// Returns the list that a call names by its first value.
-pub(crate) fn values<T>(first: &In<T>, count: usize) -> &[T] {
+pub(crate) fn values<T: Copy>(first: &In<T>, count: usize) -> &[T] {
     // SAFETY: the program says how many there are, and keeps them during the call.
     unsafe { list(first.pointer(), count) }
 }

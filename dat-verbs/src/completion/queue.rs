@@ -18,18 +18,19 @@ use crate::boundary::layout::{
     IBV_WC_LOCAL_INV, IBV_WC_MW_BIND_ERR, IBV_WC_RDMA_READ, IBV_WC_RDMA_WRITE, IBV_WC_RECV,
     IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR,
     IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
-    IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR, ibv_cq, ibv_cq_ex, ibv_wc, ibv_wc_opcode, ibv_wc_status,
+    IBV_WC_WITH_INV, IBV_WC_WR_FLUSH_ERR, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_wc,
+    ibv_wc_opcode, ibv_wc_status,
 };
 use crate::boundary::{Address, Handle, Kind, Out, zeroed};
 use crate::context::{AsyncEvents, Context};
-use crate::errors::{Result, ask_for_memory, code, count, or, refused};
+use crate::errors::{Result, ask_for_memory, code, count, or, refused, require, require_unused};
 use crate::events::{EventQueue, Unacknowledged};
 use crate::turns::Turns;
 
 /// Empty polls of a thread after which it lets others run, such as that of the adapter.
 const EMPTY_POLLS: u32 = 50;
 
-/// What belongs to a completion queue.
+/// A completion queue.
 pub(crate) struct Queue {
     adapter: Arc<Adapter>,
     queue: RwLock<DeviceQueue>,
@@ -49,42 +50,30 @@ impl Kind for Queue {
     type C = ibv_cq_ex;
 }
 
-/// What a program wants of a completion queue.
-pub(super) struct Wanted {
-    pub(super) depth: u32,
-    pub(super) cq_context: Address,
-    pub(super) channel: Handle<Channel>,
-    pub(super) vector: u32,
-}
-
 /// Makes a completion queue; `prepare` fills in what only an extended one has.
-pub(super) fn create(
+pub(crate) fn create(
     context: Handle<Context>,
-    wanted: &Wanted,
+    wanted: &ibv_cq_init_attr_ex,
     prepare: impl FnOnce(&mut ibv_cq_ex),
 ) -> Result<Handle<Queue>> {
     ask_for_memory()?;
-    let own = context.get().ok_or(Errno::EINVAL)?;
+    let own = context.get()?;
     let adapter = Arc::clone(&own.adapter);
-    let channel = match wanted.channel.is_null() {
-        true => None,
-        false => {
-            let channel = wanted.channel.get().ok_or(Errno::EINVAL)?;
-            Some(Arc::clone(&channel.events))
-        }
-    };
-    let most = adapter.device.limits().completions;
-    if !(1..=most).contains(&wanted.depth) || wanted.vector > 0 {
-        return Err(Errno::EINVAL);
-    }
-    let queue = adapter.device.create_queue(wanted.depth).map_err(refused)?;
+    let channel = Handle::<Channel>::at(wanted.channel);
+    let channel = channel
+        .optional()?
+        .map(|channel| Arc::clone(&channel.events));
+    let most = adapter.device.attributes().max_evd_qlen.cast_unsigned();
+    let is_right = (1..=most).contains(&wanted.cqe) && wanted.comp_vector == 0;
+    require(is_right, Errno::EINVAL)?;
+    let queue = adapter.device.create_queue(wanted.cqe).map_err(refused)?;
     let number = queue.number();
     let mut c: ibv_cq_ex = zeroed();
     c.context = context.pointer();
-    c.channel = wanted.channel.pointer();
-    c.cq_context = wanted.cq_context.0;
+    c.channel = wanted.channel;
+    c.cq_context = wanted.cq_context;
     c.handle = number;
-    c.cqe = count(wanted.depth);
+    c.cqe = count(wanted.cqe);
     prepare(&mut c);
     let made = Handle::new(
         c,
@@ -100,7 +89,9 @@ pub(super) fn create(
         },
     );
     let notify = move |_: &ControlEvent| {
-        made.get().inspect(|own| own.tell(made, number));
+        if let Ok(own) = made.get() {
+            own.tell(made, number);
+        }
     };
     adapter.receive(Subject::Queue(number), Box::new(notify));
     Ok(made)
@@ -126,8 +117,7 @@ impl Queue {
     fn tell(&self, handle: Handle<Self>, number: u32) {
         if self.adapter.device.has_overrun(number) && !self.has_failed.swap(true, Ordering::AcqRel)
         {
-            let object = Address(handle.pointer());
-            self.async_events.tell(IBV_EVENT_CQ_ERR, object);
+            self.async_events.tell(IBV_EVENT_CQ_ERR, handle);
         }
         self.wake(handle);
     }
@@ -232,26 +222,22 @@ pub(crate) extern "C" fn ibv_create_cq(
     vector: c_int,
 ) -> Handle<Queue> {
     let number = |number: c_int| u32::try_from(number).map_err(|_| Errno::EINVAL);
-    let made = (|| {
-        let wanted = Wanted {
-            depth: number(depth)?,
-            cq_context,
-            channel,
-            vector: number(vector)?,
-        };
+    or(Handle::NULL, || {
+        let mut wanted: ibv_cq_init_attr_ex = zeroed();
+        wanted.cqe = number(depth)?;
+        wanted.cq_context = cq_context.0;
+        wanted.channel = channel.pointer();
+        wanted.comp_vector = number(vector)?;
         create(context, &wanted, |_| ())
-    })();
-    or(made, Handle::NULL)
+    })
 }
 
 pub(crate) extern "C" fn ibv_resize_cq(queue: Handle<Queue>, depth: c_int) -> c_int {
-    code((|| {
+    code(|| {
         ask_for_memory()?;
-        let own = queue.get().ok_or(Errno::EINVAL)?;
-        let most = own.adapter.device.limits().completions;
-        if !(1..=count(most)).contains(&depth) {
-            return Err(Errno::EINVAL);
-        }
+        let own = queue.get()?;
+        let most = own.adapter.device.attributes().max_evd_qlen;
+        require((1..=most).contains(&depth), Errno::EINVAL)?;
         let mut device_queue = own.queue.write().unwrap_or_else(PoisonError::into_inner);
         let resized = own
             .adapter
@@ -260,31 +246,29 @@ pub(crate) extern "C" fn ibv_resize_cq(queue: Handle<Queue>, depth: c_int) -> c_
         resized.map_err(refused)?;
         queue.change(|c| c.cqe = depth);
         Ok(())
-    })())
+    })
 }
 
 /// Ends a completion queue, after the program has acknowledged all events that it took.
 pub(crate) extern "C" fn ibv_destroy_cq(queue: Handle<Queue>) -> c_int {
-    code((|| {
-        let own = queue.get().ok_or(Errno::EINVAL)?;
-        if Arc::strong_count(&own.users) > 1 {
-            return Err(Errno::EBUSY);
-        }
+    code(|| {
+        let own = queue.get()?;
+        require_unused(&own.users)?;
         let number = own.device_queue().number();
         own.adapter.forget(Subject::Queue(number));
         if let Some(channel) = &own.channel {
             channel.remove(|event| *event == queue);
         }
         own.events.wait();
-        own.async_events.end(Address(queue.pointer()));
-        let own = queue.end().ok_or(Errno::EINVAL)?;
+        own.async_events.end(queue);
+        let own = queue.end()?;
         let device_queue = own
             .queue
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         own.adapter.device.destroy_queue(device_queue);
         Ok(())
-    })())
+    })
 }
 
 /// `poll_cq` of a context.

@@ -6,16 +6,11 @@ use backend_roce::ConnectionTerms;
 use nix::errno::Errno;
 
 use super::id::{Id, Phase};
-use crate::boundary::layout::{
-    IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
-    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-    IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, ibv_ah_attr, ibv_qp_attr,
-};
+use crate::boundary::layout::{IBV_QP_STATE, IBV_QPS_INIT, ibv_qp_attr};
 use crate::boundary::{Handle, Out};
-use crate::errors::{Result, done};
+use crate::errors::{Result, done, require};
 use crate::query::PORT;
-use crate::transfer::{EVERY_ACCESS, path_mtu, vector_between};
+use crate::transfer::{EVERY_ACCESS, agreed, needs};
 
 /// Numbers that a PSN has.
 const NUMBERS: u64 = 1 << 24;
@@ -23,7 +18,7 @@ const NUMBERS: u64 = 1 << 24;
 /// Returns what the program tells the queue pair of a request by: the QPN of its peer, and a PSN
 /// of this identifier.
 fn name(own: &Id, terms: &ConnectionTerms) -> (u32, u32) {
-    let psn = own.state().token % NUMBERS;
+    let psn = own.token % NUMBERS;
     (terms.peer_qpn, psn as u32)
 }
 
@@ -59,64 +54,22 @@ fn terms(own: &Id) -> Result<ConnectionTerms> {
     terms.ok_or(Errno::EINVAL)
 }
 
-/// Returns the address vector of the peer.
-fn vector(own: &Id) -> Result<ibv_ah_attr> {
-    let (local, remote) = {
-        let state = own.state();
-        (state.local, state.remote)
-    };
-    let ends = local.zip(remote).ok_or(Errno::EINVAL)?;
-    vector_between(&own.adapter, ends)
-}
-
 /// Sets the attributes that a queue pair needs for the state that they name; returns their mask.
 ///
 /// # Errors
 /// `EINVAL`: the identifier is not so far, or leads to no such state.
 fn fill(own: &Id, c: &mut ibv_qp_attr) -> Result<u32> {
-    if own.state().local.is_none() {
-        return Err(Errno::EINVAL);
+    require(own.state().local.is_some(), Errno::EINVAL)?;
+    let needs = needs(c.qp_state)?;
+    if c.qp_state == IBV_QPS_INIT {
+        c.pkey_index = 0;
+        c.port_num = PORT;
+        c.qp_access_flags = EVERY_ACCESS;
+    } else {
+        agreed(&own.adapter, &terms(own)?, c);
+        c.timeout = own.state().options.ack_timeout.unwrap_or(c.timeout);
     }
-    match c.qp_state {
-        IBV_QPS_INIT => {
-            c.pkey_index = 0;
-            c.port_num = PORT;
-            c.qp_access_flags = EVERY_ACCESS;
-            Ok(IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-        }
-        IBV_QPS_RTR => {
-            let terms = terms(own)?;
-            c.ah_attr = vector(own)?;
-            c.path_mtu = path_mtu(terms.mtu);
-            c.dest_qp_num = terms.peer_qpn;
-            c.rq_psn = terms.expects;
-            c.max_dest_rd_atomic = terms.depths.0;
-            c.min_rnr_timer = terms.not_ready_timer;
-            Ok(IBV_QP_STATE
-                | IBV_QP_AV
-                | IBV_QP_PATH_MTU
-                | IBV_QP_DEST_QPN
-                | IBV_QP_RQ_PSN
-                | IBV_QP_MAX_DEST_RD_ATOMIC
-                | IBV_QP_MIN_RNR_TIMER)
-        }
-        IBV_QPS_RTS => {
-            let terms = terms(own)?;
-            let timeout = own.state().options.ack_timeout;
-            c.timeout = timeout.unwrap_or(terms.timeout);
-            c.retry_cnt = terms.retries;
-            c.rnr_retry = terms.not_ready_retries;
-            c.sq_psn = terms.sends;
-            c.max_rd_atomic = terms.depths.1;
-            Ok(IBV_QP_STATE
-                | IBV_QP_TIMEOUT
-                | IBV_QP_RETRY_CNT
-                | IBV_QP_RNR_RETRY
-                | IBV_QP_SQ_PSN
-                | IBV_QP_MAX_QP_RD_ATOMIC)
-        }
-        _ => Err(Errno::EINVAL),
-    }
+    Ok(IBV_QP_STATE | needs)
 }
 
 pub(crate) extern "C" fn rdma_init_qp_attr(
@@ -124,12 +77,12 @@ pub(crate) extern "C" fn rdma_init_qp_attr(
     attributes: Out<ibv_qp_attr>,
     mask: Out<c_int>,
 ) -> c_int {
-    done((|| {
-        let own = id.get().ok_or(Errno::EINVAL)?;
-        let mut c = attributes.get().ok_or(Errno::EINVAL)?;
+    done(|| {
+        let own = id.get()?;
+        let mut c = attributes.get()?;
         let filled = fill(own, &mut c)?;
         attributes.set(c);
         mask.set(filled.cast_signed());
         Ok(())
-    })())
+    })
 }

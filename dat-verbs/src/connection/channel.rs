@@ -4,8 +4,6 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use nix::errno::Errno;
-
 use super::id::{Id, rdma_destroy_id};
 use crate::boundary::layout::{
     rdma_cm_event, rdma_cm_event_type, rdma_conn_param, rdma_event_channel,
@@ -17,7 +15,7 @@ use crate::events::EventQueue;
 /// Events of identifiers that a program has not taken.
 pub(crate) type Events = EventQueue<Handle<Event>>;
 
-/// What belongs to an event channel.
+/// An event channel.
 pub(crate) struct EventChannel {
     /// Held by each identifier that uses the channel.
     pub(crate) events: Arc<Events>,
@@ -27,7 +25,7 @@ impl Kind for EventChannel {
     type C = rdma_event_channel;
 }
 
-/// What belongs to an event.
+/// An event, as the program gets it.
 pub(crate) struct Event {
     /// The identifier that the event counts for.
     pub(super) id: Handle<Id>,
@@ -41,7 +39,7 @@ impl Kind for Event {
     type C = rdma_cm_event;
 }
 
-/// What an event tells.
+/// Contents of an event.
 #[derive(Clone, Copy, Default)]
 pub(super) struct News<'a> {
     pub(super) kind: rdma_cm_event_type,
@@ -93,7 +91,7 @@ impl Event {
 
     /// Ends an event that the program has not taken, and the identifier of a request with it.
     pub(super) fn discard(event: Handle<Self>) {
-        if let Some(own) = event.end()
+        if let Ok(own) = event.end()
             && own.about != own.id
         {
             rdma_destroy_id(own.about);
@@ -114,8 +112,8 @@ pub(super) fn create() -> Result<Handle<EventChannel>> {
 /// Takes the next event; waits for it if the descriptor blocks.
 pub(super) fn next(events: &Events) -> Result<Handle<Event>> {
     events.take(|event| {
-        if let Some((of, about)) = event.get().map(|event| (event.id, event.about))
-            && let Some(id) = of.get()
+        if let Ok((of, about)) = event.get().map(|event| (event.id, event.about))
+            && let Ok(id) = of.get()
         {
             id.events.add();
             if about != of {
@@ -128,20 +126,20 @@ pub(super) fn next(events: &Events) -> Result<Handle<Event>> {
 
 /// Acknowledges an event, which ends it.
 pub(super) fn acknowledge(event: Handle<Event>) -> Result<()> {
-    let own = event.end().ok_or(Errno::EINVAL)?;
-    if let Some(id) = own.id.get() {
+    let own = event.end()?;
+    if let Ok(id) = own.id.get() {
         id.events.acknowledge(1);
     }
     Ok(())
 }
 
 pub(crate) extern "C" fn rdma_create_event_channel() -> Handle<EventChannel> {
-    or(create(), Handle::NULL)
+    or(Handle::NULL, create)
 }
 
 /// Ends a channel; events that nobody took end with it.
 pub(crate) extern "C" fn rdma_destroy_event_channel(channel: Handle<EventChannel>) {
-    if let Some(own) = channel.end() {
+    if let Ok(own) = channel.end() {
         own.events
             .remove(|_| true)
             .into_iter()
@@ -153,18 +151,15 @@ pub(crate) extern "C" fn rdma_get_cm_event(
     channel: Handle<EventChannel>,
     event: Out<Handle<Event>>,
 ) -> c_int {
-    done((|| {
-        if event.is_null() {
-            return Err(Errno::EINVAL);
-        }
+    done(|| {
+        event.check()?;
         // Another thread may end the channel meanwhile: then this one waits for ever, as in a
         // read of the kernel's file.
-        let events = channel.look(|own| Arc::clone(&own.events));
-        event.set(next(&*events.ok_or(Errno::EINVAL)?)?);
-        Ok(())
-    })())
+        let events = channel.look(|own| Arc::clone(&own.events))?;
+        event.put(next(&events)?)
+    })
 }
 
 pub(crate) extern "C" fn rdma_ack_cm_event(event: Handle<Event>) -> c_int {
-    done(acknowledge(event))
+    done(|| acknowledge(event))
 }

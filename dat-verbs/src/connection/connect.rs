@@ -1,8 +1,8 @@
 //! Connections of identifiers.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 
-use backend_roce::{Attempt, RoceDevice};
+use backend_roce::Attempt;
 use dat_core::backend::{ConnectFailure, ControlEvent};
 use nix::errno::Errno;
 
@@ -16,7 +16,7 @@ use crate::boundary::layout::{
     rdma_conn_param,
 };
 use crate::boundary::{Handle, In, values};
-use crate::errors::{Result, ask_for_memory, done, refused};
+use crate::errors::{Result, ask_for_memory, done, refused, require};
 
 /// The reason of a rejection by the program, and of one by the system.
 const BY_PROGRAM: c_int = 28;
@@ -29,27 +29,27 @@ const MOST_RETRIES: u8 = 7;
 /// Sets the state of the queue pair of an identifier.
 fn set_state(own: &Id, state: ibv_qp_state) {
     let pair = own.state().pair;
-    if let Some(known) = pair.get() {
+    if let Ok(known) = pair.get() {
         known.set_state(pair, state);
     }
 }
 
 /// Takes an event of the adapter about the connection of an identifier.
 pub(super) fn take(id: Handle<Id>, event: &ControlEvent) {
-    let Some(own) = id.get() else {
+    let Ok(own) = id.get() else {
         return;
     };
     match event {
         ControlEvent::Established { private_data, .. } => {
-            let other = {
+            let is_active = {
                 let mut state = own.state();
                 state.phase = Phase::Connected;
-                state.other
+                state.confirms()
             };
             set_state(own, IBV_QPS_RTS);
-            let kind = match other {
-                Some(other) if other.is_active => RDMA_CM_EVENT_CONNECT_RESPONSE,
-                _ => RDMA_CM_EVENT_ESTABLISHED,
+            let kind = match is_active {
+                true => RDMA_CM_EVENT_CONNECT_RESPONSE,
+                false => RDMA_CM_EVENT_ESTABLISHED,
             };
             let terms = own.qpn().and_then(|qpn| own.adapter.device.pair_terms(qpn));
             let news = News {
@@ -112,64 +112,60 @@ fn end(id: Handle<Id>, own: &Id) -> bool {
     was_connected
 }
 
-/// What a program asks of a connection: depths of this side, and private data.
+/// Parameters of a connection, and private data.
 struct Asked {
-    depths: (u8, u8),
-    retries: u8,
-    not_ready_retries: u8,
+    attempt: Attempt,
     data: In<u8>,
     length: usize,
 }
 
 impl Asked {
-    fn attempt(&self, own: &Id, own_port: u16) -> Attempt {
-        Attempt {
-            own_port,
-            depths: self.depths,
-            retries: self.retries,
-            not_ready_retries: self.not_ready_retries,
-            keeps_pair: own.state().other.is_some(),
-        }
-    }
-
-    fn of(device: &RoceDevice, parameters: In<rdma_conn_param>) -> Self {
-        let Some(parameters) = parameters.get() else {
-            return Self {
+    fn of(own: &Id, own_port: u16, parameters: In<rdma_conn_param>) -> Self {
+        let mut asked = Self {
+            attempt: Attempt {
+                own_port,
                 depths: USUAL_DEPTHS,
                 retries: MOST_RETRIES,
                 not_ready_retries: MOST_RETRIES,
-                data: In::at(core::ptr::null()),
-                length: 0,
-            };
+                keeps_pair: own.state().other.is_some(),
+            },
+            data: In::at(core::ptr::null()),
+            length: 0,
         };
-        // The largest number stands for as many as there can be.
-        let reads = u8::try_from(device.limits().reads).unwrap_or(u8::MAX);
-        let depths = (parameters.responder_resources, parameters.initiator_depth);
-        Self {
-            depths: (depths.0.min(reads), depths.1.min(reads)),
-            retries: parameters.retry_count.min(MOST_RETRIES),
-            not_ready_retries: parameters.rnr_retry_count.min(MOST_RETRIES),
-            data: In::at(parameters.private_data.cast()),
-            length: parameters.private_data_len.into(),
+        if let Ok(parameters) = parameters.get() {
+            // The largest number stands for as many as there can be.
+            let reads = own.adapter.device.attributes().max_rdma_read_per_ep_in;
+            let reads = u8::try_from(reads).unwrap_or(u8::MAX);
+            let depths = (parameters.responder_resources, parameters.initiator_depth);
+            asked.attempt.depths = (depths.0.min(reads), depths.1.min(reads));
+            asked.attempt.retries = parameters.retry_count.min(MOST_RETRIES);
+            asked.attempt.not_ready_retries = parameters.rnr_retry_count.min(MOST_RETRIES);
+            asked.data = In::at(parameters.private_data.cast());
+            asked.length = parameters.private_data_len.into();
         }
+        asked
+    }
+
+    fn data(&self) -> &[u8] {
+        values(&self.data, self.length)
     }
 }
 
 /// Returns the QPN of the queue pair that an identifier connects: its own, or that of the
 /// parameters.
 fn pair_for(id: Handle<Id>, parameters: In<rdma_conn_param>, is_active: bool) -> Result<u32> {
-    let own = id.get().ok_or(Errno::EINVAL)?;
+    let own = id.get()?;
     adopt(id, own);
     let pair = own.state().pair;
-    if let Some(pair) = pair.get() {
+    if let Ok(pair) = pair.get() {
         return Ok(pair.qpn);
     }
-    let qpn = parameters.get().ok_or(Errno::EINVAL)?.qp_num;
+    let qpn = parameters.get()?.qp_num;
     own.adapter.device.pair_state(qpn).map_err(refused)?;
-    let number = own.adapter.managed.add(qpn);
+    let life = own.adapter.managed.add(qpn);
     own.state().other = Some(OtherPair {
         qpn,
-        number,
+        life,
         is_active,
     });
     receive_events(id, own, qpn);
@@ -177,9 +173,9 @@ fn pair_for(id: Handle<Id>, parameters: In<rdma_conn_param>, is_active: bool) ->
 }
 
 pub(crate) extern "C" fn rdma_connect(id: Handle<Id>, parameters: In<rdma_conn_param>) -> c_int {
-    done((|| {
+    done(|| {
         ask_for_memory()?;
-        let own = id.get().ok_or(Errno::EINVAL)?;
+        let own = id.get()?;
         let (phase, local, peer) = {
             let state = own.state();
             (state.phase, state.local, state.remote)
@@ -187,36 +183,33 @@ pub(crate) extern "C" fn rdma_connect(id: Handle<Id>, parameters: In<rdma_conn_p
         let ends = local.zip(peer).filter(|_| phase == Phase::RouteResolved);
         let (local, peer) = ends.ok_or(Errno::EINVAL)?;
         let qpn = pair_for(id, parameters, true)?;
-        let device = &own.adapter.device;
-        let asked = Asked::of(device, parameters);
+        let asked = Asked::of(own, local.port(), parameters);
         // The event of the outcome may come before the call returns.
         own.state().phase = Phase::Connecting;
-        let data = values(&asked.data, asked.length);
-        let with = asked.attempt(own, local.port());
-        let connects = device.connect(qpn, peer, data, &with);
+        let device = &own.adapter.device;
+        let connects = device.connect(qpn, peer, asked.data(), &asked.attempt);
         connects.map_err(|error| {
             own.state().phase = phase;
             refused(error)
         })?;
         complete(id)
-    })())
+    })
 }
 
 pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_param>) -> c_int {
-    done((|| {
+    done(|| {
         ask_for_memory()?;
-        let own = id.get().ok_or(Errno::EINVAL)?;
+        let own = id.get()?;
         let phase = own.state().phase;
         let Phase::Requested(request) = phase else {
             return Err(Errno::EINVAL);
         };
         let qpn = pair_for(id, parameters, false)?;
         let device = &own.adapter.device;
-        let asked = Asked::of(device, parameters);
+        let asked = Asked::of(own, 0, parameters);
         forget_request(own);
         own.state().phase = Phase::Connecting;
-        let data = values(&asked.data, asked.length);
-        let accepts = device.accept(request, qpn, data, &asked.attempt(own, 0));
+        let accepts = device.accept(request, qpn, asked.data(), &asked.attempt);
         accepts.map_err(|error| {
             own.state().phase = phase;
             refused(error)
@@ -225,32 +218,31 @@ pub(crate) extern "C" fn rdma_accept(id: Handle<Id>, parameters: In<rdma_conn_pa
             device.tune(qpn, &tuning).map_err(refused)?;
         }
         complete(id)
-    })())
+    })
 }
 
 /// Confirms an answer that a program has got for a queue pair that it made itself.
 pub(crate) extern "C" fn rdma_establish(id: Handle<Id>) -> c_int {
-    done((|| {
-        let own = id.get().ok_or(Errno::EINVAL)?;
+    done(|| {
+        let own = id.get()?;
         let state = own.state();
-        let is_active = state.other.is_some_and(|other| other.is_active);
-        let is_answered = is_active && state.phase == Phase::Connected;
-        is_answered.then_some(()).ok_or(Errno::EINVAL)
-    })())
+        let is_answered = state.confirms() && state.phase == Phase::Connected;
+        require(is_answered, Errno::EINVAL)
+    })
 }
 
-pub(crate) extern "C" fn rdma_reject(id: Handle<Id>, data: In<c_void>, length: u8) -> c_int {
+pub(crate) extern "C" fn rdma_reject(id: Handle<Id>, data: In<u8>, length: u8) -> c_int {
     reject(id, true, data, length)
 }
 
 /// Rejects a request for what this side does not have.
-pub(crate) extern "C" fn rdma_reject_ece(id: Handle<Id>, data: In<c_void>, length: u8) -> c_int {
+pub(crate) extern "C" fn rdma_reject_ece(id: Handle<Id>, data: In<u8>, length: u8) -> c_int {
     reject(id, false, data, length)
 }
 
-fn reject(id: Handle<Id>, by_program: bool, data: In<c_void>, length: u8) -> c_int {
-    done((|| {
-        let own = id.get().ok_or(Errno::EINVAL)?;
+fn reject(id: Handle<Id>, by_program: bool, data: In<u8>, length: u8) -> c_int {
+    done(|| {
+        let own = id.get()?;
         let request = {
             let mut state = own.state();
             let Phase::Requested(request) = state.phase else {
@@ -259,27 +251,24 @@ fn reject(id: Handle<Id>, by_program: bool, data: In<c_void>, length: u8) -> c_i
             state.phase = Phase::Disconnected;
             request
         };
-        let data = data.cast();
         let data = values(&data, length.into());
         forget_request(own);
         own.adapter.device.reject(request, by_program, data);
         Ok(())
-    })())
+    })
 }
 
 /// Ends a connection; the peer may have been first, which is no error.
 pub(crate) extern "C" fn rdma_disconnect(id: Handle<Id>) -> c_int {
-    done((|| {
-        let own = id.get().ok_or(Errno::EINVAL)?;
+    done(|| {
+        let own = id.get()?;
         adopt(id, own);
         let qpn = own.qpn();
         let (phase, had_other) = {
             let state = own.state();
             (state.phase, state.other.is_some())
         };
-        if qpn.is_none() && !had_other {
-            return Err(Errno::EINVAL);
-        }
+        require(qpn.is_some() || had_other, Errno::EINVAL)?;
         if !matches!(phase, Phase::Connecting | Phase::Connected) {
             return Ok(());
         }
@@ -298,5 +287,5 @@ pub(crate) extern "C" fn rdma_disconnect(id: Handle<Id>) -> c_int {
             true => complete(id),
             false => Ok(()),
         }
-    })())
+    })
 }

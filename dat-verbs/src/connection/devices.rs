@@ -2,15 +2,13 @@
 
 use core::ffi::c_int;
 
-use nix::errno::Errno;
-
 use crate::boundary::layout::ibv_context;
 use crate::boundary::{Handle, Out, free_list, list_of};
 use crate::context::Context;
 use crate::device::device;
 use crate::errors::{Result, or};
 use crate::locks::OfProcess;
-use crate::memory::{Domain, ibv_alloc_pd};
+use crate::memory::{Domain, allocate};
 use crate::opening::open;
 
 /// The context of all identifiers, and the domain that they have unless the program names one.
@@ -24,27 +22,23 @@ pub(super) struct Shared {
 pub(super) fn shared() -> Result<Shared> {
     static SHARED: OfProcess<Option<Shared>> = OfProcess::new();
     // A program may have ended them, as it may any others.
-    let is_usable =
-        |shared: &Shared| shared.context.get().is_some() && shared.domain.get().is_some();
+    let is_usable = |shared: &Shared| shared.context.get().is_ok() && shared.domain.get().is_ok();
     SHARED.with(|shared| {
         if let Some(shared) = shared.filter(is_usable) {
             return Ok(shared);
         }
         let context = open(device())?;
-        let domain = ibv_alloc_pd(context);
-        if domain.is_null() {
-            return Err(Errno::last());
-        }
+        let domain = allocate(context)?;
         Ok(*shared.insert(Shared { context, domain }))
     })
 }
 
 pub(crate) extern "C" fn rdma_get_devices(count: Out<c_int>) -> *mut *mut ibv_context {
-    let list = shared().map(|shared| {
+    or(core::ptr::null_mut(), || {
+        let context = shared()?.context;
         count.set(1);
-        list_of(&[shared.context.pointer::<ibv_context>()])
-    });
-    or(list, core::ptr::null_mut())
+        Ok(list_of(&[context.pointer::<ibv_context>()]))
+    })
 }
 
 pub(crate) extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {

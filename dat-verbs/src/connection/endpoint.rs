@@ -10,7 +10,7 @@ use super::info::PASSIVE;
 use super::pair::{rdma_destroy_qp, tell};
 use super::resolve::{bind, resolve_address, resolve_route};
 use crate::boundary::layout::{ibv_qp_init_attr, rdma_addrinfo};
-use crate::boundary::{Address, Handle, In, Out, SocketPointer};
+use crate::boundary::{Address, Handle, In, Out};
 use crate::errors::{Result, done};
 use crate::memory::Domain;
 use crate::transfer::Wanted;
@@ -34,24 +34,24 @@ fn endpoint(
     // That of the attributes does not count.
     let kind = info.ai_qp_type.cast_unsigned();
     let of_kind = |mut wanted: Wanted| {
-        wanted.kind = kind;
+        wanted.init.qp_type = kind;
         wanted
     };
     let prepared = (|| {
-        let source = SocketPointer::at(info.ai_src_addr).get()?;
+        let source = In::at(info.ai_src_addr).address()?;
         if info.ai_flags & PASSIVE != 0 {
             bind(id, source.ok_or(Errno::EINVAL)?)?;
-            let own = id.get().ok_or(Errno::EINVAL)?;
-            let wanted = attributes.get().as_ref().map(Wanted::from);
-            own.state().for_requests = wanted.map(|wanted| (domain, of_kind(wanted)));
+            let own = id.get()?;
+            let wanted = attributes.get().map(Wanted::from);
+            own.state().for_requests = wanted.map(|wanted| (domain, of_kind(wanted))).ok();
             return Ok(());
         }
-        let destination = SocketPointer::at(info.ai_dst_addr).get()?;
+        let destination = In::at(info.ai_dst_addr).address()?;
         resolve_address(id, source, destination.ok_or(Errno::EINVAL)?)?;
         resolve_route(id)?;
-        match attributes.get().as_ref().map(Wanted::from) {
-            None => Ok(()),
-            Some(wanted) => tell(id, domain, of_kind(wanted), attributes),
+        match attributes.get().map(Wanted::from) {
+            Err(_) => Ok(()),
+            Ok(wanted) => tell(id, domain, of_kind(wanted), attributes),
         }
     })();
     if let Err(error) = prepared {
@@ -67,14 +67,11 @@ pub(crate) extern "C" fn rdma_create_ep(
     domain: Handle<Domain>,
     attributes: Out<ibv_qp_init_attr>,
 ) -> c_int {
-    done((|| {
-        let info = info.get().ok_or(Errno::EINVAL)?;
-        if to.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        to.set(endpoint(&info, domain, attributes)?);
-        Ok(())
-    })())
+    done(|| {
+        let info = info.get()?;
+        to.check()?;
+        to.put(endpoint(&info, domain, attributes)?)
+    })
 }
 
 pub(crate) extern "C" fn rdma_destroy_ep(id: Handle<Id>) {

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_uint};
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use dat_core::backend::{ListenerKey, RequestKey};
 use nix::errno::Errno;
@@ -17,16 +17,19 @@ use crate::boundary::layout::{
 };
 use crate::boundary::{Address, Handle, In, Kind, Out, zeroed};
 use crate::completion::{Channel, Queue};
-use crate::errors::{Result, ask_for_memory, done};
+use crate::errors::{Result, ask_for_memory, done, require};
 use crate::events::Unacknowledged;
 use crate::locks::lock;
 use crate::memory::Domain;
 use crate::transfer::{Pair, Wanted};
 
-/// What belongs to an identifier.
+/// An identifier of rdma_cm.
 pub(crate) struct Id {
     pub(crate) adapter: Arc<Adapter>,
     state: Mutex<State>,
+    way: Mutex<Way>,
+    /// Token of a listener in events of the adapter.
+    pub(super) token: u64,
     /// Events that the program has yet to acknowledge.
     pub(super) events: Unacknowledged,
     /// Requests that a listener takes before the program has taken one.
@@ -54,6 +57,7 @@ pub(super) enum Phase {
     Disconnected,
 }
 
+#[derive(Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) local: Option<SocketAddr>,
@@ -64,14 +68,23 @@ pub(super) struct State {
     pub(super) pair: Handle<Pair>,
     /// A queue pair that the program made itself, in place of that one.
     pub(super) other: Option<OtherPair>,
-    /// What the queue pair of its request is expected with.
+    /// Attributes that the queue pair of its request is expected with.
     pub(super) expected: Option<(u32, u32)>,
     /// Queues that were made for the queue pair, and go with it.
     pub(super) own_queues: Vec<(Handle<Channel>, Handle<Queue>)>,
-    /// What the queue pairs of requests are made with, in synchronous mode.
+    /// Domain and attributes of the queue pairs of requests, in synchronous mode.
     pub(super) for_requests: Option<(Handle<Domain>, Wanted)>,
-    /// Token of the listener in events of the adapter.
-    pub(super) token: u64,
+}
+
+impl State {
+    /// Returns true if the program confirms the answer of the peer.
+    pub(super) fn confirms(&self) -> bool {
+        self.other.as_ref().is_some_and(|other| other.is_active)
+    }
+}
+
+/// The way of events to the program.
+struct Way {
     events: Arc<Events>,
     /// The channel that the identifier has of its own, in synchronous mode.
     own_channel: Option<Handle<EventChannel>>,
@@ -79,12 +92,28 @@ pub(super) struct State {
     event: Option<Handle<Event>>,
 }
 
+impl Way {
+    /// Returns the way to a channel, and the channel; null stands for synchronous mode.
+    fn to(mut channel: Handle<EventChannel>) -> Result<(Handle<EventChannel>, Self)> {
+        let mut own_channel = None;
+        if channel.is_null() {
+            channel = create()?;
+            own_channel = Some(channel);
+        }
+        let way = Self {
+            events: Arc::clone(&channel.get()?.events),
+            own_channel,
+            event: None,
+        };
+        Ok((channel, way))
+    }
+}
+
 /// A queue pair that does not belong to its identifier.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct OtherPair {
     pub(super) qpn: u32,
-    /// Tells it from others with the same QPN.
-    pub(super) number: u64,
+    /// Ends with it: then another one may have the QPN.
+    pub(super) life: Weak<()>,
     /// Set on the side that asked: the program confirms the answer.
     pub(super) is_active: bool,
 }
@@ -118,14 +147,27 @@ impl Id {
     /// Returns the QPN of its queue pair, or of the one that the program made itself, while that is
     /// there: later, another queue pair may have the number.
     pub(crate) fn qpn(&self) -> Option<u32> {
-        let (pair, other) = {
-            let state = self.state();
-            (state.pair, state.other)
-        };
-        let own = pair.get().map(|pair| pair.qpn);
-        let managed = &self.adapter.managed;
-        let other = other.filter(|other| managed.is_same(other.qpn, other.number));
+        let state = self.state();
+        let own = state.pair.get().ok().map(|pair| pair.qpn);
+        let other = state.other.as_ref();
+        let other = other.filter(|other| other.life.strong_count() > 0);
         own.or(other.map(|other| other.qpn))
+    }
+
+    fn way(&self) -> MutexGuard<'_, Way> {
+        lock(&self.way)
+    }
+
+    /// Returns its events, in synchronous mode.
+    fn own_events(&self) -> Option<Arc<Events>> {
+        let way = self.way();
+        way.own_channel.map(|_| Arc::clone(&way.events))
+    }
+
+    /// Acknowledges the event that the structure names, if there is one.
+    fn drop_event(&self) -> Result<()> {
+        let event = self.way().event.take();
+        event.map_or(Ok(()), acknowledge)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -140,28 +182,22 @@ pub(super) fn raise(id: Handle<Id>, news: &News<'_>) {
 
 /// As [`raise`], about another identifier for a request.
 pub(super) fn raise_about(id: Handle<Id>, about: Handle<Id>, news: &News<'_>) {
-    if let Some(own) = id.get() {
+    if let Ok(own) = id.get() {
         let event = Event::new(id, about, news);
         // A migration to another channel comes before or after it.
-        own.state().events.push(event);
+        own.way().events.push(event);
     }
 }
 
 /// Waits for the next event of an identifier in synchronous mode.
 pub(super) fn next_of(id: Handle<Id>) -> Result<Handle<Event>> {
-    let own = id.get().ok_or(Errno::EINVAL)?;
-    let events = {
-        let state = own.state();
-        state.own_channel.ok_or(Errno::EINVAL)?;
-        Arc::clone(&state.events)
-    };
-    next(&events)
+    next(&*id.get()?.own_events().ok_or(Errno::EINVAL)?)
 }
 
 /// Keeps an event that the program took in synchronous mode in its structure.
 pub(super) fn keep(id: Handle<Id>, event: Handle<Event>) {
-    if let Some(own) = id.get() {
-        own.state().event = Some(event);
+    if let Ok(own) = id.get() {
+        own.way().event = Some(event);
         id.change(|c| c.event = event.pointer());
     }
 }
@@ -171,36 +207,19 @@ pub(super) fn keep(id: Handle<Id>, event: Handle<Event>) {
 /// # Errors
 /// The status of the event, and those of the wait.
 pub(super) fn complete(id: Handle<Id>) -> Result<()> {
-    let own = id.get().ok_or(Errno::EINVAL)?;
-    let events = {
-        let mut state = own.state();
-        if state.own_channel.is_none() {
-            return Ok(());
-        }
-        if let Some(event) = state.event.take() {
-            acknowledge(event)?;
-        }
-        Arc::clone(&state.events)
+    let own = id.get()?;
+    let Some(events) = own.own_events() else {
+        return Ok(());
     };
+    own.drop_event()?;
     let event = next(&events)?;
     keep(id, event);
-    let c = event.read().ok_or(Errno::EINVAL)?;
+    let c = event.read()?;
     match c.status {
         0 => Ok(()),
         _ if c.event == RDMA_CM_EVENT_REJECTED => Err(Errno::ECONNREFUSED),
         status => Err(Errno::from_raw(status.saturating_abs())),
     }
-}
-
-/// Returns the events of a channel, and the channel if the identifier has it of its own.
-fn channel_of(
-    channel: Handle<EventChannel>,
-) -> Result<(Handle<EventChannel>, Option<Handle<EventChannel>>)> {
-    if channel.is_null() {
-        let made = create()?;
-        return Ok((made, Some(made)));
-    }
-    Ok((channel, None))
 }
 
 /// Makes an identifier; a null channel stands for synchronous mode.
@@ -212,37 +231,20 @@ pub(super) fn make(
     id_context: Address,
     space: c_uint,
 ) -> Result<Handle<Id>> {
-    if space != RDMA_PS_TCP {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    require(space == RDMA_PS_TCP, Errno::EOPNOTSUPP)?;
     let adapter = adapter()?;
     ask_for_memory()?;
-    let (channel, own_channel) = channel_of(channel)?;
-    let events = Arc::clone(&channel.get().ok_or(Errno::EINVAL)?.events);
+    let (channel, way) = Way::to(channel)?;
     let mut c: rdma_cm_id = zeroed();
     c.channel = channel.pointer();
     c.context = id_context.0;
     c.ps = space;
     c.qp_type = IBV_QPT_RC;
-    let state = State {
-        phase: Phase::New,
-        local: None,
-        remote: None,
-        path: None,
-        options: Options::default(),
-        pair: Handle::NULL,
-        other: None,
-        expected: None,
-        own_queues: Vec::new(),
-        for_requests: None,
-        token: adapter.token(),
-        events,
-        own_channel,
-        event: None,
-    };
     let own = Id {
+        token: adapter.token(),
         adapter,
-        state: Mutex::new(state),
+        state: Mutex::default(),
+        way: Mutex::new(way),
         events: Unacknowledged::default(),
         places: AtomicU32::new(0),
     };
@@ -255,53 +257,47 @@ pub(crate) extern "C" fn rdma_create_id(
     id_context: Address,
     space: c_uint,
 ) -> c_int {
-    done((|| {
-        if to.is_null() {
-            return Err(Errno::EINVAL);
-        }
-        to.set(make(channel, id_context, space)?);
-        Ok(())
-    })())
+    done(|| {
+        to.check()?;
+        to.put(make(channel, id_context, space)?)
+    })
 }
 
 /// Ends an identifier, after the program has acknowledged all events that it took.
 ///
 /// Its queue pair stays, without a connection of its own.
 pub(crate) extern "C" fn rdma_destroy_id(id: Handle<Id>) -> c_int {
-    done((|| {
-        let own = id.get().ok_or(Errno::EINVAL)?;
+    done(|| {
+        let own = id.get()?;
         // A queue pair that the program has moved stays connected.
         adopt(id, own);
         leave(own);
-        let (events, event, channel) = {
-            let mut state = own.state();
-            let events = Arc::clone(&state.events);
-            (events, state.event.take(), state.own_channel)
+        let (events, channel) = {
+            let way = own.way();
+            (Arc::clone(&way.events), way.own_channel)
         };
         taken_of(&events, id).into_iter().for_each(Event::discard);
-        if let Some(event) = event {
-            acknowledge(event)?;
-        }
+        own.drop_event()?;
         own.events.wait();
-        id.end().ok_or(Errno::EINVAL)?;
+        id.end()?;
         if let Some(channel) = channel {
-            channel.end();
+            let _ended = channel.end();
         }
         Ok(())
-    })())
+    })
 }
 
 /// Ends what the adapter does for an identifier; no events about it follow.
 fn leave(own: &Id) {
-    let (phase, token, local) = {
+    let (phase, local) = {
         let state = own.state();
-        (state.phase, state.token, state.local)
+        (state.phase, state.local)
     };
     let device = &own.adapter.device;
     own.adapter.leave_ports(|address| Some(*address) == local);
     match phase {
         Phase::Listening(listener) => {
-            own.adapter.forget(Subject::Listener(token));
+            own.adapter.forget(Subject::Listener(own.token));
             device.stop_listening(listener);
         }
         Phase::Requested(request) => {
@@ -320,28 +316,24 @@ fn leave(own: &Id) {
 }
 
 fn taken_of(events: &Events, id: Handle<Id>) -> Vec<Handle<Event>> {
-    events.remove(|event| event.get().is_some_and(|event| event.id == id))
+    events.remove(|event| event.get().is_ok_and(|event| event.id == id))
 }
 
 /// Moves an identifier and its events to another channel; null stands for synchronous mode.
 pub(crate) extern "C" fn rdma_migrate_id(id: Handle<Id>, channel: Handle<EventChannel>) -> c_int {
-    done((|| {
-        let own = id.get().ok_or(Errno::EINVAL)?;
-        let (channel, own_channel) = channel_of(channel)?;
-        let events = Arc::clone(&channel.get().ok_or(Errno::EINVAL)?.events);
-        let (former_channel, event) = {
-            let mut state = own.state();
-            let former = core::mem::replace(&mut state.events, Arc::clone(&events));
+    done(|| {
+        let own = id.get()?;
+        let (channel, way) = Way::to(channel)?;
+        let former = {
+            let mut now = own.way();
+            let former = core::mem::replace(&mut *now, way);
             // Later events follow them.
-            for event in taken_of(&former, id) {
-                events.push(event);
+            for event in taken_of(&former.events, id) {
+                now.events.push(event);
             }
-            (
-                core::mem::replace(&mut state.own_channel, own_channel),
-                state.event.take(),
-            )
+            former
         };
-        if let Some(event) = event {
+        if let Some(event) = former.event {
             acknowledge(event)?;
         }
         id.change(|c| {
@@ -349,11 +341,11 @@ pub(crate) extern "C" fn rdma_migrate_id(id: Handle<Id>, channel: Handle<EventCh
             c.event = core::ptr::null_mut();
         });
         own.events.wait();
-        if let Some(channel) = former_channel {
-            channel.end();
+        if let Some(channel) = former.own_channel {
+            let _ended = channel.end();
         }
         Ok(())
-    })())
+    })
 }
 
 /// Returns a port in network order; 0 if there is none.
@@ -362,11 +354,11 @@ fn port(address: Option<SocketAddr>) -> u16 {
 }
 
 pub(crate) extern "C" fn rdma_get_src_port(id: Handle<Id>) -> u16 {
-    port(id.get().and_then(|own| own.state().local))
+    port(id.get().ok().and_then(|own| own.state().local))
 }
 
 pub(crate) extern "C" fn rdma_get_dst_port(id: Handle<Id>) -> u16 {
-    port(id.get().and_then(|own| own.state().remote))
+    port(id.get().ok().and_then(|own| own.state().remote))
 }
 
 pub(crate) extern "C" fn rdma_set_option(
@@ -381,18 +373,16 @@ pub(crate) extern "C" fn rdma_set_option(
     const REUSES_ADDRESS: c_int = 1;
     const ONLY_ITS_FAMILY: c_int = 2;
     const ACK_TIMEOUT: c_int = 3;
-    done((|| {
-        let own = id.get().ok_or(Errno::EINVAL)?;
+    done(|| {
+        let own = id.get()?;
         let mut state = own.state();
         let byte = || {
-            let byte = value.get().filter(|_| length == 1);
-            byte.ok_or(Errno::EINVAL)
+            require(length == 1, Errno::EINVAL)?;
+            value.get()
         };
         let number = || {
-            let number = value.cast::<c_int>().get();
-            number
-                .filter(|_| length == size_of::<c_int>())
-                .ok_or(Errno::EINVAL)
+            require(length == size_of::<c_int>(), Errno::EINVAL)?;
+            value.cast::<c_int>().get()
         };
         match (level, option) {
             // Datagrams of the adapter have the class of its sockets.
@@ -409,5 +399,5 @@ pub(crate) extern "C" fn rdma_set_option(
             }
             _ => Err(Errno::EOPNOTSUPP),
         }
-    })())
+    })
 }

@@ -4,14 +4,11 @@ use core::ffi::c_int;
 use core::net::SocketAddr;
 use std::ffi::CString;
 
-use libc::{sockaddr, sockaddr_storage, socklen_t};
+use libc::{addrinfo, sockaddr, sockaddr_storage, socklen_t};
 use nix::errno::Errno;
 
 use crate::boundary::layout::{IBV_QPT_RC, IBV_QPT_UD, RDMA_PS_TCP, RDMA_PS_UDP, rdma_addrinfo};
-use crate::boundary::{
-    Handle, In, Kind, Out, SocketPointer, Text, Wanted, named, socket_length, socket_storage,
-    zeroed,
-};
+use crate::boundary::{Handle, In, Kind, Out, Text, named, socket_length, socket_storage, zeroed};
 use crate::errors::{Result, minus};
 
 /// `RAI_PASSIVE`: the address is to be listened at.
@@ -21,14 +18,12 @@ const NUMERIC: c_int = 2;
 /// `RAI_FAMILY`.
 const FAMILY: c_int = 8;
 
-/// Addresses that a structure names: its own one and that of a peer.
-type Addresses = [Option<Box<sockaddr_storage>>; 2];
-
-/// What belongs to the answer.
+/// An answer of `rdma_getaddrinfo`: addresses and the name that its structure names.
+#[derive(Default)]
 pub(crate) struct AddressInfo {
-    /// Addresses and names that the structure names.
-    _addresses: Addresses,
-    _name: Option<CString>,
+    /// That of this side, and that of the peer.
+    addresses: [Option<Box<sockaddr_storage>>; 2],
+    name: Option<CString>,
 }
 
 impl Kind for AddressInfo {
@@ -41,36 +36,36 @@ fn number(number: u32) -> c_int {
 }
 
 /// Returns what to ask the system for.
-fn wanted(hints: &rdma_addrinfo) -> Wanted {
+fn wanted(hints: &rdma_addrinfo) -> addrinfo {
     let has = |flag| hints.ai_flags & flag != 0;
     let flag = |set, flag| if set { flag } else { 0 };
-    Wanted {
-        flags: flag(has(PASSIVE), libc::AI_PASSIVE) | flag(has(NUMERIC), libc::AI_NUMERICHOST),
-        family: flag(has(FAMILY) || hints.ai_family != 0, hints.ai_family),
-        socket_type: match hints.ai_qp_type {
-            kind if kind == number(IBV_QPT_UD) => libc::SOCK_DGRAM,
-            0 => 0,
-            _ => libc::SOCK_STREAM,
-        },
-        protocol: match hints.ai_port_space {
-            space if space == number(RDMA_PS_TCP) => libc::IPPROTO_TCP,
-            space if space == number(RDMA_PS_UDP) => libc::IPPROTO_UDP,
-            _ => 0,
-        },
-    }
+    let mut wanted: addrinfo = zeroed();
+    wanted.ai_flags =
+        flag(has(PASSIVE), libc::AI_PASSIVE) | flag(has(NUMERIC), libc::AI_NUMERICHOST);
+    wanted.ai_family = flag(has(FAMILY) || hints.ai_family != 0, hints.ai_family);
+    wanted.ai_socktype = match hints.ai_qp_type {
+        kind if kind == number(IBV_QPT_UD) => libc::SOCK_DGRAM,
+        0 => 0,
+        _ => libc::SOCK_STREAM,
+    };
+    wanted.ai_protocol = match hints.ai_port_space {
+        space if space == number(RDMA_PS_TCP) => libc::IPPROTO_TCP,
+        space if space == number(RDMA_PS_UDP) => libc::IPPROTO_UDP,
+        _ => 0,
+    };
+    wanted
 }
 
-/// Answers of a question.
+/// An answer that is being made.
 struct Answer {
     c: rdma_addrinfo,
-    addresses: Addresses,
-    name: Option<CString>,
+    own: AddressInfo,
 }
 
 impl Answer {
     /// Adds an address; returns it and its length as the structure has them.
     fn add(&mut self, at: usize, address: SocketAddr) -> (*mut sockaddr, socklen_t) {
-        let storage = self.addresses[at].insert(Box::new(socket_storage(address)));
+        let storage = self.own.addresses[at].insert(Box::new(socket_storage(address)));
         let pointer = (&raw mut **storage).cast();
         let length = socket_length(address.ip());
         (pointer, length.try_into().unwrap_or(0))
@@ -120,7 +115,7 @@ fn ask(
         answer.set_destination(found.address);
         answer.c.ai_dst_canonname = text.cast_mut();
     }
-    answer.name = name;
+    answer.own.name = name;
     Ok(())
 }
 
@@ -130,7 +125,7 @@ fn repeat(answer: &mut Answer, hints: &rdma_addrinfo) -> Result<()> {
     answer.c.ai_qp_type = hints.ai_qp_type;
     answer.c.ai_port_space = hints.ai_port_space;
     if hints.ai_dst_len > 0
-        && let Some(address) = SocketPointer::at(hints.ai_dst_addr).get()?
+        && let Some(address) = In::at(hints.ai_dst_addr).address()?
     {
         answer.set_destination(address);
     }
@@ -144,12 +139,11 @@ pub(crate) extern "C" fn rdma_getaddrinfo(
     hints: In<rdma_addrinfo>,
     to: Out<Handle<AddressInfo>>,
 ) -> c_int {
-    minus((|| {
-        let hints = hints.get();
+    minus(|| {
+        let hints = hints.get().ok();
         let mut answer = Answer {
             c: zeroed(),
-            addresses: Addresses::default(),
-            name: None,
+            own: AddressInfo::default(),
         };
         answer.c.ai_flags = hints.map_or(0, |hints| hints.ai_flags);
         if node.get().is_some() || service.get().is_some() {
@@ -162,19 +156,16 @@ pub(crate) extern "C" fn rdma_getaddrinfo(
         if let Some(hints) = hints
             && answer.c.ai_src_len == 0
             && hints.ai_src_len > 0
-            && let Some(address) = SocketPointer::at(hints.ai_src_addr).get()?
+            && let Some(address) = In::at(hints.ai_src_addr).address()?
         {
             answer.set_source(address);
         }
-        let own = AddressInfo {
-            _addresses: answer.addresses,
-            _name: answer.name,
-        };
-        to.set(Handle::new(answer.c, own));
+        to.set(Handle::new(answer.c, answer.own));
         Ok(0)
-    })())
+    })
 }
 
 pub(crate) extern "C" fn rdma_freeaddrinfo(info: Handle<AddressInfo>) {
-    info.end();
+    // Null is none.
+    let _ended = info.end();
 }

@@ -32,18 +32,18 @@ const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED
 ///
 /// Requests beyond the backlog, of those that the program has not taken, are refused.
 pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, backlog: c_int) -> c_int {
-    done((|| {
+    done(|| {
         ask_for_memory()?;
-        let own = id.get().ok_or(Errno::EINVAL)?;
+        let own = id.get()?;
         // A request may come in a call of the adapter, which cannot make them then.
         shared()?;
         if own.state().phase == Phase::New {
             bind(id, UNSPECIFIED)?;
         }
-        let (local, token, options) = {
+        let (local, options) = {
             let state = own.state();
             let local = state.local.filter(|_| state.phase == Phase::Bound);
-            (local.ok_or(Errno::EINVAL)?, state.token, state.options)
+            (local.ok_or(Errno::EINVAL)?, state.options)
         };
         let (port, address) = (local.port(), options.listens_at(local.ip()));
         // The adapter takes the port in their place, at all of its addresses.
@@ -53,9 +53,9 @@ pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, backlog: c_int) -> c_int {
         own.places.store(places, Ordering::Relaxed);
         // Before the first request can come.
         let notify = move |event: &_| request(id, event);
-        let subject = Subject::Listener(token);
+        let subject = Subject::Listener(own.token);
         own.adapter.receive(subject, Box::new(notify));
-        match listen(own, (token, port), address) {
+        match listen(own, port, address) {
             Ok(listener) => {
                 own.state().phase = Phase::Listening(listener);
                 Ok(())
@@ -65,19 +65,15 @@ pub(crate) extern "C" fn rdma_listen(id: Handle<Id>, backlog: c_int) -> c_int {
                 Err(refused(error))
             }
         }
-    })())
+    })
 }
 
 /// Listens at a port that this process has.
 ///
 /// A process that another thread makes has a copy of the port until it runs its program: then the
 /// port seems to be in use.
-fn listen(
-    own: &Id,
-    (token, port): (u64, u16),
-    address: Option<IpAddr>,
-) -> Result<ListenerKey, BackendError> {
-    let try_once = || own.adapter.device.listen(token, port, address);
+fn listen(own: &Id, port: u16, address: Option<IpAddr>) -> Result<ListenerKey, BackendError> {
+    let try_once = || own.adapter.device.listen(own.token, port, address);
     for _ in 1..MOST_TRIES {
         match try_once() {
             Err(BackendError::QualifierInUse) => std::thread::sleep(PAUSE),
@@ -101,14 +97,14 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
     else {
         return;
     };
-    let Some(own) = listener.get() else {
+    let Ok(own) = listener.get() else {
         return;
     };
     if !own.take_place() {
         return own.adapter.device.refuse(*request);
     }
     let made = (|| {
-        let c = listener.read().ok_or(Errno::EINVAL)?;
+        let c = listener.read()?;
         let port = own.state().local.map_or(0, |local| local.port());
         let id = make(Handle::at(c.channel), Address(c.context), RDMA_PS_TCP)?;
         set_device(id).inspect_err(|_| {
@@ -122,7 +118,7 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
             remote.set_port(terms.asks_from);
         }
         {
-            let mut state = id.get().ok_or(Errno::EINVAL)?.state();
+            let mut state = id.get()?.state();
             (state.local, state.remote) = (Some(local), Some(remote));
             state.phase = Phase::Requested(*request);
         }
@@ -144,10 +140,10 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
 
 /// Waits for a request at an identifier in synchronous mode.
 pub(crate) extern "C" fn rdma_get_request(listener: Handle<Id>, to: Out<Handle<Id>>) -> c_int {
-    done((|| {
-        let own = listener.get().ok_or(Errno::EINVAL)?;
+    done(|| {
+        let own = listener.get()?;
         let event = next_of(listener)?;
-        let c = event.read().ok_or(Errno::EINVAL)?;
+        let c = event.read()?;
         if c.event != RDMA_CM_EVENT_CONNECT_REQUEST {
             acknowledge(event)?;
             return Err(Errno::EINVAL);
@@ -170,5 +166,5 @@ pub(crate) extern "C" fn rdma_get_request(listener: Handle<Id>, to: Out<Handle<I
         }
         to.set(id);
         Ok(())
-    })())
+    })
 }

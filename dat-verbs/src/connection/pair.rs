@@ -7,32 +7,27 @@ use nix::errno::Errno;
 use super::id::Id;
 use crate::adapter::Subject;
 use crate::boundary::layout::{
-    IBV_QPS_INIT, IBV_QPT_RC, ibv_cq, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    IBV_QPS_INIT, IBV_QPT_RC, ibv_cq_init_attr_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
-use crate::boundary::{Address, Handle, Out, tell_made};
+use crate::boundary::{Handle, Out, tell_made, zeroed};
 use crate::completion::{
-    Channel, Queue, ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel,
-    ibv_destroy_cq,
+    self, Channel, Queue, create_channel, ibv_destroy_comp_channel, ibv_destroy_cq,
 };
-use crate::context::of_structure;
-use crate::errors::{Result, count, done};
+use crate::errors::{Result, done, require};
 use crate::memory::Domain;
 use crate::transfer::{Wanted, create, destroy};
 
 /// Makes a completion queue for an identifier, with a channel.
 fn make_queue(id: Handle<Id>, depth: u32) -> Result<(Handle<Channel>, Handle<Queue>)> {
-    let context = of_structure(id.read().ok_or(Errno::EINVAL)?.verbs);
-    let channel = ibv_create_comp_channel(context);
-    if channel.is_null() {
-        return Err(Errno::last());
-    }
-    let depth = count(depth.max(1));
-    let queue = ibv_create_cq(context, depth, Address(id.pointer()), channel, 0);
-    if queue.is_null() {
-        let error = Errno::last();
+    let context = Handle::at(id.read()?.verbs);
+    let channel = create_channel(context)?;
+    let mut wanted: ibv_cq_init_attr_ex = zeroed();
+    wanted.cqe = depth.max(1);
+    wanted.cq_context = id.pointer();
+    wanted.channel = channel.pointer();
+    let queue = completion::create(context, &wanted, |_| ()).inspect_err(|_| {
         ibv_destroy_comp_channel(channel);
-        return Err(error);
-    }
+    })?;
     Ok((channel, queue))
 }
 
@@ -41,43 +36,43 @@ fn make_queue(id: Handle<Id>, depth: u32) -> Result<(Handle<Channel>, Handle<Que
 /// # Errors
 /// `EINVAL`: the identifier has no device, or a queue pair; it is not for a reliable connection.
 pub(super) fn make(id: Handle<Id>, domain: Handle<Domain>, wanted: &mut Wanted) -> Result<()> {
-    let own = id.get().ok_or(Errno::EINVAL)?;
-    let c = id.read().ok_or(Errno::EINVAL)?;
-    if c.verbs.is_null() || own.state().pair.get().is_some() || wanted.kind != IBV_QPT_RC {
-        return Err(Errno::EINVAL);
-    }
+    let own = id.get()?;
+    let c = id.read()?;
+    let has_pair = own.state().pair.get().is_ok();
+    let is_right = !c.verbs.is_null() && !has_pair && wanted.init.qp_type == IBV_QPT_RC;
+    require(is_right, Errno::EINVAL)?;
     let domain = match domain.is_null() {
         true => Handle::at(c.pd),
         false => domain,
     };
     let made = (|| {
-        if wanted.sends.is_null() {
-            let (channel, queue) = make_queue(id, wanted.cap.max_send_wr)?;
-            wanted.sends = queue;
+        if wanted.init.send_cq.is_null() {
+            let (channel, queue) = make_queue(id, wanted.init.cap.max_send_wr)?;
+            wanted.init.send_cq = queue.pointer();
             own.state().own_queues.push((channel, queue));
             id.change(|c| c.send_cq_channel = channel.pointer());
         }
-        if wanted.receives.is_null() {
-            let (channel, queue) = make_queue(id, wanted.cap.max_recv_wr)?;
-            wanted.receives = queue;
+        if wanted.init.recv_cq.is_null() {
+            let (channel, queue) = make_queue(id, wanted.init.cap.max_recv_wr)?;
+            wanted.init.recv_cq = queue.pointer();
             own.state().own_queues.push((channel, queue));
             id.change(|c| c.recv_cq_channel = channel.pointer());
         }
         create(domain, wanted)
     })();
     let pair = made.inspect_err(|_| end_queues(own))?;
-    let known = pair.get().ok_or(Errno::EINVAL)?;
+    let known = pair.get()?;
     // As librdmacm does: it takes receives from now on.
     known.set_state(pair, IBV_QPS_INIT);
-    wanted.cap = known.sizes();
+    wanted.init = known.init;
     own.state().pair = pair;
     receive_events(id, own, known.qpn);
     id.change(|c| {
         c.qp = pair.pointer();
         c.pd = domain.pointer();
-        c.send_cq = wanted.sends.pointer();
-        c.recv_cq = wanted.receives.pointer();
-        c.srq = wanted.shared.pointer();
+        c.send_cq = known.init.send_cq;
+        c.recv_cq = known.init.recv_cq;
+        c.srq = known.init.srq;
     });
     Ok(())
 }
@@ -90,11 +85,7 @@ pub(super) fn tell(
     attributes: Out<ibv_qp_init_attr>,
 ) -> Result<()> {
     make(id, domain, &mut wanted)?;
-    let mut c = attributes.get().ok_or(Errno::EINVAL)?;
-    c.cap = wanted.cap;
-    c.send_cq = wanted.sends.pointer::<ibv_cq>();
-    c.recv_cq = wanted.receives.pointer::<ibv_cq>();
-    tell_made(attributes, &c);
+    tell_made(attributes, &wanted.init);
     Ok(())
 }
 
@@ -103,20 +94,20 @@ pub(crate) extern "C" fn rdma_create_qp(
     domain: Handle<Domain>,
     attributes: Out<ibv_qp_init_attr>,
 ) -> c_int {
-    done((|| {
-        let wanted = Wanted::from(&attributes.get().ok_or(Errno::EINVAL)?);
+    done(|| {
+        let wanted = Wanted::from(attributes.get()?);
         tell(id, domain, wanted, attributes)
-    })())
+    })
 }
 
 pub(crate) extern "C" fn rdma_create_qp_ex(
     id: Handle<Id>,
     attributes: Out<ibv_qp_init_attr_ex>,
 ) -> c_int {
-    done((|| {
+    done(|| {
         let (wanted, domain) = Wanted::extended(attributes)?;
         tell(id, domain, wanted, attributes.cast())
-    })())
+    })
 }
 
 /// Ends the completion queues that were made for an identifier.
@@ -137,7 +128,7 @@ pub(super) fn adopt(id: Handle<Id>, own: &Id) {
     if former == named {
         return;
     }
-    let Some(known) = named.get() else {
+    let Ok(known) = named.get() else {
         own.state().pair = Handle::NULL;
         return;
     };
@@ -155,7 +146,7 @@ pub(super) fn receive_events(id: Handle<Id>, own: &Id, qpn: u32) {
 }
 
 pub(crate) extern "C" fn rdma_destroy_qp(id: Handle<Id>) {
-    let Some(own) = id.get() else {
+    let Ok(own) = id.get() else {
         return;
     };
     adopt(id, own);

@@ -5,6 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::io;
 use std::net::UdpSocket;
 
+use libc::sockaddr;
 use nix::errno::Errno;
 
 use super::channel::News;
@@ -14,15 +15,13 @@ use crate::boundary::layout::{
     RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid,
     ibv_sa_path_rec, rdma_cm_id,
 };
-use crate::boundary::{Handle, SocketPointer, socket_storage, zeroed};
-use crate::errors::{Result, done, of_system};
+use crate::boundary::{Handle, In, socket_storage, zeroed};
+use crate::errors::{Result, done, of_system, require};
+use crate::gids::gid_of;
 use crate::locks::lock;
-use crate::query::PORT;
+use crate::query::{PARTITION, PORT};
+use crate::transfer::HOPS;
 
-/// Key of the default partition, in network order.
-const PARTITION: u16 = 0xFFFF;
-/// Routers that a packet may pass.
-pub(super) const HOPS: u8 = 64;
 /// `IBV_SA_EQUAL`.
 const EQUAL: u8 = 2;
 
@@ -47,9 +46,8 @@ pub(super) fn set_device(id: Handle<Id>) -> Result<()> {
 /// - `ENODEV`: the device does not serve the address.
 fn reserve(own: &Id, mut address: SocketAddr) -> Result<SocketAddr> {
     let (ip, adapter) = (address.ip(), &own.adapter);
-    if !ip.is_unspecified() && !adapter.serves(address) {
-        return Err(Errno::ENODEV);
-    }
+    let is_served = ip.is_unspecified() || adapter.serves(address);
+    require(is_served, Errno::ENODEV)?;
     let listens_at = own.state().options.listens_at(ip);
     let in_use = match ip.is_unspecified() {
         true => Errno::EADDRNOTAVAIL,
@@ -68,7 +66,7 @@ fn reserve(own: &Id, mut address: SocketAddr) -> Result<SocketAddr> {
     };
     match UdpSocket::bind(at) {
         Ok(socket) => {
-            let bound = socket.local_addr().map_err(|error| of_system(&error))?;
+            let bound = socket.local_addr().map_err(of_system)?;
             address.set_port(bound.port());
             lock(&adapter.reserved).insert(address, socket);
             Ok(address)
@@ -77,17 +75,15 @@ fn reserve(own: &Id, mut address: SocketAddr) -> Result<SocketAddr> {
             io::ErrorKind::AddrNotAvailable => Err(Errno::ENODEV),
             io::ErrorKind::AddrInUse if adapter.device.has_port(address.port()) => Ok(address),
             io::ErrorKind::AddrInUse => Err(in_use),
-            _ => Err(of_system(&error)),
+            _ => Err(of_system(error)),
         },
     }
 }
 
 /// Binds a new identifier.
 pub(super) fn bind(id: Handle<Id>, address: SocketAddr) -> Result<()> {
-    let own = id.get().ok_or(Errno::EINVAL)?;
-    if own.state().phase != Phase::New {
-        return Err(Errno::EINVAL);
-    }
+    let own = id.get()?;
+    require(own.state().phase == Phase::New, Errno::EINVAL)?;
     let address = reserve(own, address)?;
     if !address.ip().is_unspecified() {
         set_device(id).inspect_err(|_| own.adapter.leave_ports(|left| *left == address))?;
@@ -122,12 +118,8 @@ const fn unspecified(of: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-pub(super) fn gid(ip: IpAddr) -> ibv_gid {
-    let raw = match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
-    };
-    ibv_gid { raw }
+fn gid(ip: IpAddr) -> ibv_gid {
+    ibv_gid { raw: gid_of(ip) }
 }
 
 /// Resolves the address of a peer of a bound identifier.
@@ -135,20 +127,16 @@ pub(super) fn gid(ip: IpAddr) -> ibv_gid {
 /// # Errors
 /// The event of the failure has them: the host has no route, or none from the device.
 fn resolve(id: Handle<Id>, to: SocketAddr) -> Result<()> {
-    let own = id.get().ok_or(Errno::EINVAL)?;
+    let own = id.get()?;
     let bound = own.state().local.ok_or(Errno::EINVAL)?;
-    if bound.is_ipv4() != to.is_ipv4() {
-        return Err(Errno::EAFNOSUPPORT);
-    }
+    require(bound.is_ipv4() == to.is_ipv4(), Errno::EAFNOSUPPORT)?;
     let device = own.adapter.address;
     let from = match bound.ip().is_unspecified() && device.is_ipv4() == to.is_ipv4() {
         true if !to.ip().is_loopback() => device,
         _ => bound,
     };
-    let mut local = source(from, to).map_err(|error| of_system(&error))?;
-    if !own.adapter.serves(local) {
-        return Err(Errno::ENODEV);
-    }
+    let mut local = source(from, to).map_err(of_system)?;
+    require(own.adapter.serves(local), Errno::ENODEV)?;
     local.set_port(bound.port());
     set_device(id)?;
     {
@@ -174,11 +162,8 @@ pub(super) fn set_addresses(id: Handle<Id>, local: SocketAddr, to: SocketAddr) {
     });
 }
 
-pub(crate) extern "C" fn rdma_bind_addr(id: Handle<Id>, address: SocketPointer) -> c_int {
-    done(address.get().and_then(|address| {
-        let address = address.ok_or(Errno::EINVAL)?;
-        bind(id, address)
-    }))
+pub(crate) extern "C" fn rdma_bind_addr(id: Handle<Id>, address: In<sockaddr>) -> c_int {
+    done(|| bind(id, address.address()?.ok_or(Errno::EINVAL)?))
 }
 
 /// Resolves the address of a peer, and tells the result by an event.
@@ -187,7 +172,7 @@ pub(super) fn resolve_address(
     from: Option<SocketAddr>,
     to: SocketAddr,
 ) -> Result<()> {
-    let own = id.get().ok_or(Errno::EINVAL)?;
+    let own = id.get()?;
     let phase = own.state().phase;
     match phase {
         Phase::New => bind(id, from.unwrap_or(unspecified(to)))?,
@@ -209,7 +194,7 @@ pub(super) fn resolve_address(
 
 /// Sets the route, which RoCE has with the address, and tells so by an event.
 pub(super) fn resolve_route(id: Handle<Id>) -> Result<()> {
-    let own = id.get().ok_or(Errno::EINVAL)?;
+    let own = id.get()?;
     let pointer = {
         let mut state = own.state();
         let (local, remote) = (state.local, state.remote);
@@ -239,15 +224,13 @@ pub(super) fn resolve_route(id: Handle<Id>) -> Result<()> {
 
 pub(crate) extern "C" fn rdma_resolve_addr(
     id: Handle<Id>,
-    from: SocketPointer,
-    to: SocketPointer,
+    from: In<sockaddr>,
+    to: In<sockaddr>,
     _timeout: c_int,
 ) -> c_int {
-    done((|| {
-        resolve_address(id, from.get()?, to.get()?.ok_or(Errno::EINVAL)?)
-    })())
+    done(|| resolve_address(id, from.address()?, to.address()?.ok_or(Errno::EINVAL)?))
 }
 
 pub(crate) extern "C" fn rdma_resolve_route(id: Handle<Id>, _timeout: c_int) -> c_int {
-    done(resolve_route(id))
+    done(|| resolve_route(id))
 }

@@ -13,8 +13,8 @@ const STAND_INS: [(&CStr, &CStr); 2] = [
     (c"/sys/class/infiniband", c"/"),
 ];
 
-type Stat = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_int;
-type Access = unsafe extern "C" fn(*const c_char, c_int) -> c_int;
+/// A function of the C library about a path, with a further argument.
+type OfPath<T> = unsafe extern "C" fn(*const c_char, T) -> c_int;
 
 /// Returns the path of a file that is there, in place of the device's.
 fn actual(path: *const c_char) -> *const c_char {
@@ -27,45 +27,44 @@ fn actual(path: *const c_char) -> *const c_char {
     found.map_or(path, |(_, there)| there.as_ptr())
 }
 
-/// Calls the next function of a kind with an answer about a path.
+/// Calls the next function of a name about a path.
 ///
 /// # Safety
-/// `to` has room for the answer of the function.
-unsafe fn next_stat(function: *mut c_void, path: *const c_char, to: *mut c_void) -> c_int {
+/// The function has this type, and takes the argument.
+unsafe fn call_next<T>(
+    name: &'static CStr,
+    kept: &AtomicPtr<c_void>,
+    path: *const c_char,
+    argument: T,
+) -> c_int {
+    let function = next(name, kept);
     if function.is_null() {
         nix::errno::Errno::ENOSYS.set();
         return -1;
     }
-    // SAFETY: the functions that are passed have this type.
-    let function: Stat = unsafe { core::mem::transmute(function) };
     // SAFETY: as the caller says.
-    unsafe { function(actual(path), to) }
+    let function: OfPath<T> = unsafe { core::mem::transmute(function) };
+    // SAFETY: as the caller says.
+    unsafe { function(actual(path), argument) }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn stat(path: *const c_char, to: *mut c_void) -> c_int {
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-    // SAFETY: the program passes room for the answer.
-    unsafe { next_stat(next(c"stat", &NEXT), path, to) }
+    // SAFETY: the program passes a path, and room for the answer.
+    unsafe { call_next(c"stat", &NEXT, path, to) }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn stat64(path: *const c_char, to: *mut c_void) -> c_int {
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
     // SAFETY: as above.
-    unsafe { next_stat(next(c"stat64", &NEXT), path, to) }
+    unsafe { call_next(c"stat64", &NEXT, path, to) }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-    let function = next(c"access", &NEXT);
-    if function.is_null() {
-        nix::errno::Errno::ENOSYS.set();
-        return -1;
-    }
-    // SAFETY: the function with this name has this type.
-    let function: Access = unsafe { core::mem::transmute(function) };
     // SAFETY: the program passes a path.
-    unsafe { function(actual(path), mode) }
+    unsafe { call_next(c"access", &NEXT, path, mode) }
 }

@@ -92,7 +92,8 @@ pub(crate) extern "C" fn ibv_query_gid_type(
     index: c_uint,
     kind: Out<c_int>,
 ) -> c_int {
-    done(gid_type(context, port, index).map(|found| {
-        kind.set(found);
-    }))
+    done(|| {
+        kind.set(gid_type(context, port, index)?);
+        Ok(())
+    })
 }

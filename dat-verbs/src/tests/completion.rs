@@ -59,9 +59,9 @@ fn a_queue_is_made_with_what_the_device_allows() {
         assert_eq!(Errno::last(), Errno::EINVAL);
     }
     let queue = make(8, 0);
-    assert_eq!(queue.read().map(|c| c.cqe), Some(8));
+    assert_eq!(queue.read().map(|c| c.cqe), Ok(8));
     assert_eq!(ibv_resize_cq(queue, 100), 0);
-    assert_eq!(queue.read().map(|c| c.cqe), Some(100));
+    assert_eq!(queue.read().map(|c| c.cqe), Ok(100));
     assert_eq!(ibv_resize_cq(queue, 0), libc::EINVAL);
     let structure: *mut ibv_cq = queue.pointer();
     let mut wc: ibv_wc = zeroed();
@@ -113,7 +113,7 @@ fn a_queue_ends_when_its_events_are_acknowledged() {
     std::thread::scope(|scope| {
         let end = scope.spawn(move || ibv_destroy_cq(queue));
         ibv_ack_cq_events(queue, 1);
-        assert!(queue.get().is_some(), "an event is not acknowledged");
+        assert!(queue.get().is_ok(), "an event is not acknowledged");
         ibv_ack_cq_events(queue, 1);
         assert_eq!(end.join().expect("the end"), 0);
     });

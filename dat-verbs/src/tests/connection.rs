@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::net::{SocketAddr, SocketAddrV6};
 use core::ptr::null_mut;
 
-use libc::sockaddr_storage;
+use libc::{sockaddr, sockaddr_storage};
 use nix::errno::Errno;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -16,9 +16,7 @@ use crate::boundary::layout::{
     RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP, RDMA_PS_UDP, ibv_qp_attr, ibv_qp_init_attr,
     rdma_addrinfo, rdma_cm_event,
 };
-use crate::boundary::{
-    Address, Handle, In, Out, SocketPointer, Text, gid_bytes, socket_storage, zeroed,
-};
+use crate::boundary::{Address, Handle, In, Out, Text, gid_bytes, socket_storage, zeroed};
 use crate::completion::{ibv_create_cq, ibv_destroy_cq};
 use crate::connection::{
     Event, EventChannel, Id, rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_connect,
@@ -28,18 +26,17 @@ use crate::connection::{
     rdma_init_qp_attr, rdma_listen, rdma_migrate_id, rdma_resolve_addr, rdma_resolve_route,
     rdma_set_option,
 };
-use crate::context::of_structure;
 use crate::settings::ADDRESS;
 use crate::transfer::{Pair, ibv_query_qp};
 
-const NOWHERE: SocketPointer = SocketPointer::at(core::ptr::null());
+const NOWHERE: In<sockaddr> = In::at(core::ptr::null());
 
 fn storage(address: &str) -> sockaddr_storage {
     socket_storage(address.parse().expect("an address"))
 }
 
-pub(super) const fn pointer(storage: &sockaddr_storage) -> SocketPointer {
-    SocketPointer::at(core::ptr::from_ref(storage).cast())
+pub(super) const fn pointer(storage: &sockaddr_storage) -> In<sockaddr> {
+    In::at(core::ptr::from_ref(storage).cast())
 }
 
 fn channel() -> Handle<EventChannel> {
@@ -137,7 +134,7 @@ fn calls_of_synchronous_mode_return_with_their_event() {
     let named = Handle::<Event>::at(c.event).read();
     assert_eq!(
         named.map(|event| event.event),
-        Some(RDMA_CM_EVENT_ROUTE_RESOLVED)
+        Ok(RDMA_CM_EVENT_ROUTE_RESOLVED)
     );
     assert_eq!(rdma_destroy_id(id), 0);
 }
@@ -373,14 +370,14 @@ fn names_are_resolved() {
     };
     let (info, c) = ask(None);
     let expected: SocketAddr = "127.0.0.1:7174".parse().expect("an address");
-    assert_eq!(SocketPointer::at(c.ai_dst_addr).get(), Ok(Some(expected)));
+    assert_eq!(In::at(c.ai_dst_addr).address(), Ok(Some(expected)));
     assert_eq!((c.ai_port_space, c.ai_qp_type), (0x106, 2));
     assert!(c.ai_src_addr.is_null());
     rdma_freeaddrinfo(info);
     let mut hints: rdma_addrinfo = zeroed();
     hints.ai_flags = 1;
     let (info, c) = ask(Some(&hints));
-    assert_eq!(SocketPointer::at(c.ai_src_addr).get(), Ok(Some(expected)));
+    assert_eq!(In::at(c.ai_src_addr).address(), Ok(Some(expected)));
     assert!(c.ai_dst_addr.is_null());
     rdma_freeaddrinfo(info);
     let mut info = Handle::NULL;
@@ -423,7 +420,7 @@ fn an_endpoint_has_its_address_and_route() {
         assert_eq!(c.route.num_paths == 1, is_resolved);
         assert!(!c.verbs.is_null() && rdma_get_src_port(id) != 0);
         rdma_destroy_ep(id);
-        assert!(id.get().is_none());
+        assert!(id.get().is_err());
         // A listening one gives its requests such queue pairs.
         let mut attributes: ibv_qp_init_attr = zeroed();
         let wanted = Out::at(&raw mut attributes);
@@ -433,7 +430,7 @@ fn an_endpoint_has_its_address_and_route() {
         assert_eq!(c.qp.is_null(), !is_resolved);
         assert_eq!(attributes.send_cq.is_null(), !is_resolved);
         rdma_destroy_ep(id);
-        assert!(id.get().is_none());
+        assert!(id.get().is_err());
         rdma_freeaddrinfo(info);
     }
     let nothing = In::at(core::ptr::null());
@@ -481,7 +478,7 @@ fn without_descriptors_nothing_is_left_behind() {
     assert_eq!(rdma_resolve_route(client, 100), 0);
     assert_eq!(kind(clients), Ok((RDMA_CM_EVENT_ROUTE_RESOLVED, 0)));
     // The next number of a completion queue tells how many were made.
-    let context = of_structure(client.read().expect("an identifier").verbs);
+    let context = Handle::at(client.read().expect("an identifier").verbs);
     let number = || {
         let queue = ibv_create_cq(context, 1, Address(null_mut()), Handle::NULL, 0);
         let number = queue.read().expect("a queue").handle;
@@ -612,7 +609,7 @@ fn a_link_local_address_is_connected_by_its_interface() {
     let peer = socket_storage(address.into());
     let client = ask(clients, &peer);
     let c = client.read().expect("an identifier").route.addr;
-    let shown = SocketPointer::at((&raw const c.__bindgen_anon_1).cast()).get();
+    let shown = In::at((&raw const c.__bindgen_anon_1).cast()).address();
     let Ok(Some(SocketAddr::V6(shown))) = shown else {
         panic!("{shown:?}");
     };

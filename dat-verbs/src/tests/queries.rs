@@ -1,4 +1,4 @@
-//! What the device tells of itself.
+//! Queries of the device.
 
 use core::ffi::{c_char, c_int};
 

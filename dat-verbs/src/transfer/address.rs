@@ -10,17 +10,17 @@ use crate::adapter::Adapter;
 use crate::boundary::layout::{IBV_WC_GRH, ibv_ah, ibv_ah_attr, ibv_grh, ibv_wc};
 use crate::boundary::{Handle, In, Kind, Out, gid_bytes, values, zeroed};
 use crate::context::Context;
-use crate::errors::{Result, ask_for_memory, code, done, or};
-use crate::gids::Gid;
+use crate::errors::{Result, ask_for_memory, code, done, or, require};
+use crate::gids::gid_of;
 use crate::memory::Domain;
 use crate::query::PORT;
 
 /// Bytes of the network header in a receive of a datagram.
 const NETWORK_HEADER: usize = 40;
-/// Routers that an answer may pass.
-const HOPS: u8 = 64;
+/// Routers that a packet may pass.
+pub(crate) const HOPS: u8 = 64;
 
-/// What belongs to an address handle.
+/// An address handle.
 pub(crate) struct AddressHandle {
     /// Address of this side, and that of the peer.
     pub(super) route: (IpAddr, SocketAddr),
@@ -40,9 +40,8 @@ fn address_of(gid: [u8; 16]) -> IpAddr {
 /// # Errors
 /// `EINVAL`: it has no GID, as Ethernet demands, or this device does not have what it names.
 pub(super) fn route(adapter: &Adapter, vector: &ibv_ah_attr) -> Result<(IpAddr, SocketAddr)> {
-    if vector.is_global == 0 || vector.port_num != PORT {
-        return Err(Errno::EINVAL);
-    }
+    let is_known = vector.is_global != 0 && vector.port_num == PORT;
+    require(is_known, Errno::EINVAL)?;
     let index = usize::from(vector.grh.sgid_index);
     let local = adapter.interfaces.gids.get(index).ok_or(Errno::EINVAL)?;
     let peer = match (address_of(gid_bytes(vector.grh.dgid)), local.address) {
@@ -52,17 +51,16 @@ pub(super) fn route(adapter: &Adapter, vector: &ibv_ah_attr) -> Result<(IpAddr, 
         (peer, _) => SocketAddr::new(peer, 0),
     };
     let is_right = peer.is_ipv4() == local.address.is_ipv4();
-    is_right
-        .then_some((local.address, peer))
-        .ok_or(Errno::EINVAL)
+    require(is_right, Errno::EINVAL)?;
+    Ok((local.address, peer))
 }
 
-fn create(domain: Handle<Domain>, vector: Option<ibv_ah_attr>) -> Result<Handle<AddressHandle>> {
+fn create(domain: Handle<Domain>, vector: &ibv_ah_attr) -> Result<Handle<AddressHandle>> {
     ask_for_memory()?;
-    let own = domain.get().ok_or(Errno::EINVAL)?;
-    let route = route(&own.adapter, &vector.ok_or(Errno::EINVAL)?)?;
+    let own = domain.get()?;
+    let route = route(&own.adapter, vector)?;
     let mut c: ibv_ah = zeroed();
-    c.context = domain.read().ok_or(Errno::EINVAL)?.context;
+    c.context = own.context.pointer();
     c.pd = domain.pointer();
     let made = AddressHandle {
         route,
@@ -75,11 +73,11 @@ pub(crate) extern "C" fn ibv_create_ah(
     domain: Handle<Domain>,
     vector: In<ibv_ah_attr>,
 ) -> Handle<AddressHandle> {
-    or(create(domain, vector.get()), Handle::NULL)
+    or(Handle::NULL, || create(domain, &vector.get()?))
 }
 
 pub(crate) extern "C" fn ibv_destroy_ah(address: Handle<AddressHandle>) -> c_int {
-    code(address.end().map(drop).ok_or(Errno::EINVAL))
+    code(|| address.end().map(drop))
 }
 
 /// Returns the addresses of the sender of a datagram and of this side, by its network header.
@@ -99,30 +97,26 @@ fn ends(header: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// Returns the address vector of a peer, from an entry of the table of GIDs.
-fn vector(index: usize, peer: IpAddr) -> Result<ibv_ah_attr> {
+/// Returns the address vector of a peer, from an entry of the GID table.
+fn vector(peer: IpAddr, index: usize) -> Result<ibv_ah_attr> {
     let mut vector: ibv_ah_attr = zeroed();
     vector.is_global = 1;
     vector.port_num = PORT;
-    let peer = Gid {
-        address: peer.to_canonical(),
-        interface: 0,
-    };
-    vector.grh.dgid.raw = peer.bytes();
+    vector.grh.dgid.raw = gid_of(peer);
     vector.grh.sgid_index = u8::try_from(index).map_err(|_| Errno::EINVAL)?;
     vector.grh.hop_limit = HOPS;
     Ok(vector)
 }
 
 /// Returns the address vector of the peer of a connection.
-pub(crate) fn vector_between(
+pub(super) fn vector_between(
     adapter: &Adapter,
     (own, peer): (SocketAddr, SocketAddr),
 ) -> Result<ibv_ah_attr> {
     let mut gids = adapter.interfaces.gids.iter();
     // Of a loop-back address that is not listed, another one stands for the device.
     let index = gids.position(|gid| gid.is_at(own)).unwrap_or(0);
-    vector(index, peer.ip())
+    vector(peer.ip().to_canonical(), index)
 }
 
 /// Returns the address vector of the sender of a datagram.
@@ -132,16 +126,12 @@ fn sender(
     completion: In<ibv_wc>,
     header: In<ibv_grh>,
 ) -> Result<ibv_ah_attr> {
-    let has_header = completion
-        .get()
-        .is_some_and(|done| done.wc_flags & IBV_WC_GRH != 0);
+    require(completion.get()?.wc_flags & IBV_WC_GRH != 0, Errno::EINVAL)?;
     let bytes = header.cast::<u8>();
-    let (peer, own) = ends(values(&bytes, NETWORK_HEADER))
-        .filter(|_| has_header)
-        .ok_or(Errno::EINVAL)?;
+    let (peer, own) = ends(values(&bytes, NETWORK_HEADER)).ok_or(Errno::EINVAL)?;
     let mut gids = adapter.interfaces.gids.iter();
     let index = gids.position(|gid| gid.address == own);
-    let vector = vector(index.ok_or(Errno::EINVAL)?, peer)?;
+    let vector = vector(peer, index.ok_or(Errno::EINVAL)?)?;
     Ok(ibv_ah_attr {
         port_num: port,
         ..vector
@@ -155,10 +145,10 @@ pub(crate) extern "C" fn ibv_init_ah_from_wc(
     header: In<ibv_grh>,
     to: Out<ibv_ah_attr>,
 ) -> c_int {
-    done((|| {
-        let adapter = &context.get().ok_or(Errno::EINVAL)?.adapter;
+    done(|| {
+        let adapter = &context.get()?.adapter;
         to.put(sender(adapter, port, completion, header)?)
-    })())
+    })
 }
 
 pub(crate) extern "C" fn ibv_create_ah_from_wc(
@@ -167,9 +157,8 @@ pub(crate) extern "C" fn ibv_create_ah_from_wc(
     header: In<ibv_grh>,
     port: u8,
 ) -> Handle<AddressHandle> {
-    let made = (|| {
-        let adapter = &domain.get().ok_or(Errno::EINVAL)?.adapter;
-        create(domain, Some(sender(adapter, port, completion, header)?))
-    })();
-    or(made, Handle::NULL)
+    or(Handle::NULL, || {
+        let adapter = &domain.get()?.adapter;
+        create(domain, &sender(adapter, port, completion, header)?)
+    })
 }

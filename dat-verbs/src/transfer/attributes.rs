@@ -16,7 +16,7 @@ use crate::boundary::layout::{
     IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN,
     IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, IBV_QPS_SQD, ibv_mtu, ibv_qp_attr, ibv_qp_state,
 };
-use crate::errors::Result;
+use crate::errors::{Result, require};
 use crate::query::PORT;
 
 /// Bits of a QPN and of a PSN.
@@ -29,7 +29,7 @@ pub(crate) const EVERY_ACCESS: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_ATOMIC;
 
 /// Returns the code of an MTU; queues in memory carry more than verbs has names for.
-pub(crate) fn path_mtu(of: PathMtu) -> ibv_mtu {
+fn path_mtu(of: PathMtu) -> ibv_mtu {
     u32::from(of.code()).min(IBV_MTU_4096)
 }
 
@@ -70,8 +70,8 @@ pub(super) const fn send_attributes(of: &ibv_qp_attr) -> SendAttributes {
     }
 }
 
-/// Sets the attributes to the terms of a connection of rdma_cm, which gives the peer all rights.
-pub(super) fn agreed(adapter: &Adapter, terms: &ConnectionTerms, to: &mut ibv_qp_attr) {
+/// Sets attributes to the terms of a connection of rdma_cm, which gives the peer all rights.
+pub(crate) fn agreed(adapter: &Adapter, terms: &ConnectionTerms, to: &mut ibv_qp_attr) {
     if let Ok(vector) = vector_between(adapter, terms.ends) {
         to.ah_attr = vector;
     }
@@ -99,67 +99,44 @@ pub(super) fn merged(
     mask: c_uint,
 ) -> Result<ibv_qp_attr> {
     let has = |field| mask & field != 0;
-    if has(IBV_QP_ALT_PATH) || has(IBV_QP_PATH_MIG_STATE) {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let reads = adapter.device.limits().reads;
-    let rules = [
-        (IBV_QP_PKEY_INDEX, new.pkey_index == 0),
-        (IBV_QP_PORT, new.port_num == PORT),
-        (
-            IBV_QP_PATH_MTU,
-            (IBV_MTU_256..=IBV_MTU_4096).contains(&new.path_mtu),
-        ),
-        (IBV_QP_DEST_QPN, new.dest_qp_num <= NUMBER),
-        (
-            IBV_QP_MAX_DEST_RD_ATOMIC,
-            u32::from(new.max_dest_rd_atomic) <= reads,
-        ),
-        (
-            IBV_QP_MAX_QP_RD_ATOMIC,
-            u32::from(new.max_rd_atomic) <= reads,
-        ),
-        (IBV_QP_MIN_RNR_TIMER, new.min_rnr_timer < 32),
-        (IBV_QP_TIMEOUT, new.timeout < 32),
-        (IBV_QP_RETRY_CNT, new.retry_cnt < 8),
-        (IBV_QP_RNR_RETRY, new.rnr_retry < 8),
-    ];
-    if rules.iter().any(|(field, is_met)| has(*field) && !is_met) {
-        return Err(Errno::EINVAL);
-    }
-    if now == IBV_QPS_SQD {
-        let moves =
-            has(IBV_QP_AV) && route(adapter, &new.ah_attr)? != route(adapter, &own.ah_attr)?;
-        let answers =
-            has(IBV_QP_MAX_DEST_RD_ATOMIC) && new.max_dest_rd_atomic != own.max_dest_rd_atomic;
-        if moves || answers {
-            return Err(Errno::EOPNOTSUPP);
-        }
-    }
+    require(
+        !has(IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE),
+        Errno::EOPNOTSUPP,
+    )?;
+    let reads = adapter.device.attributes().max_rdma_read_per_ep_in;
     let mut next = *own;
     macro_rules! take {
-        ($($mask:ident $($field:ident)+;)*) => {
+        ($($mask:ident $field:ident $(if $rule:expr)?;)*) => {
             $(if has($mask) {
-                $(next.$field = new.$field;)+
+                $(require($rule, Errno::EINVAL)?;)?
+                next.$field = new.$field;
             })*
         };
     }
     take! {
-        IBV_QP_PORT port_num;
+        IBV_QP_PKEY_INDEX pkey_index if new.pkey_index == 0;
+        IBV_QP_PORT port_num if new.port_num == PORT;
         IBV_QP_QKEY qkey;
         IBV_QP_EN_SQD_ASYNC_NOTIFY en_sqd_async_notify;
         IBV_QP_ACCESS_FLAGS qp_access_flags;
         IBV_QP_AV ah_attr;
-        IBV_QP_PATH_MTU path_mtu;
-        IBV_QP_DEST_QPN dest_qp_num;
+        IBV_QP_PATH_MTU path_mtu if (IBV_MTU_256..=IBV_MTU_4096).contains(&new.path_mtu);
+        IBV_QP_DEST_QPN dest_qp_num if new.dest_qp_num <= NUMBER;
         IBV_QP_RQ_PSN rq_psn;
         IBV_QP_SQ_PSN sq_psn;
-        IBV_QP_MAX_DEST_RD_ATOMIC max_dest_rd_atomic;
-        IBV_QP_MAX_QP_RD_ATOMIC max_rd_atomic;
-        IBV_QP_MIN_RNR_TIMER min_rnr_timer;
-        IBV_QP_TIMEOUT timeout;
-        IBV_QP_RETRY_CNT retry_cnt;
-        IBV_QP_RNR_RETRY rnr_retry;
+        IBV_QP_MAX_DEST_RD_ATOMIC max_dest_rd_atomic
+            if i32::from(new.max_dest_rd_atomic) <= reads;
+        IBV_QP_MAX_QP_RD_ATOMIC max_rd_atomic if i32::from(new.max_rd_atomic) <= reads;
+        IBV_QP_MIN_RNR_TIMER min_rnr_timer if new.min_rnr_timer < 32;
+        IBV_QP_TIMEOUT timeout if new.timeout < 32;
+        IBV_QP_RETRY_CNT retry_cnt if new.retry_cnt < 8;
+        IBV_QP_RNR_RETRY rnr_retry if new.rnr_retry < 8;
+    }
+    if now == IBV_QPS_SQD {
+        let moves =
+            has(IBV_QP_AV) && route(adapter, &new.ah_attr)? != route(adapter, &own.ah_attr)?;
+        let answers = next.max_dest_rd_atomic != own.max_dest_rd_atomic;
+        require(!moves && !answers, Errno::EOPNOTSUPP)?;
     }
     next.rq_psn &= NUMBER;
     next.sq_psn &= NUMBER;

@@ -13,21 +13,12 @@ use crate::boundary::layout::{
     IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
     IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QPT_UD, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info,
-    ibv_qp_cap, ibv_qp_ex, ibv_sge,
+    ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_sge,
 };
-use crate::boundary::{Handle, In, Inline as _, next_request, values};
+use crate::boundary::{Handle, In, next_request, values};
 
 /// Operations that the calls can build.
-pub(super) const OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_WRITE
-    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
-    | IBV_QP_EX_WITH_SEND
-    | IBV_QP_EX_WITH_SEND_WITH_IMM
-    | IBV_QP_EX_WITH_RDMA_READ
-    | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
-    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-    | IBV_QP_EX_WITH_LOCAL_INV
-    | IBV_QP_EX_WITH_BIND_MW
-    | IBV_QP_EX_WITH_SEND_WITH_INV) as u64;
+pub(super) const OPERATIONS: u64 = (PLAIN | IBV_QP_EX_WITH_BIND_MW) as u64;
 
 /// A request that was begun.
 pub(super) struct Begun {
@@ -44,16 +35,8 @@ pub(super) struct Begun {
 
 /// Gives a queue pair these calls.
 pub(super) fn fill(c: &mut ibv_qp_ex) {
-    c.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
-    c.wr_atomic_fetch_add = Some(atomic_fetch_add);
-    c.wr_bind_mw = Some(bind_mw);
-    c.wr_local_inv = Some(local_inv);
-    c.wr_rdma_read = Some(rdma_read);
-    c.wr_rdma_write = Some(rdma_write);
-    c.wr_rdma_write_imm = Some(rdma_write_imm);
-    c.wr_send = Some(send);
-    c.wr_send_imm = Some(send_imm);
-    c.wr_send_inv = Some(send_inv);
+    fill_plain(c);
+    c.wr_bind_mw = Some(wr_bind_mw);
     c.wr_set_inline_data = Some(set_inline_data);
     c.wr_set_inline_data_list = Some(set_inline_data_list);
     c.wr_set_sge = Some(set_sge);
@@ -62,6 +45,41 @@ pub(super) fn fill(c: &mut ibv_qp_ex) {
     c.wr_start = Some(start);
     c.wr_complete = Some(complete);
     c.wr_abort = Some(abort);
+}
+
+/// Makes calls that only begin a request, by a line for each: its operation as programs ask for
+/// it, the call with its arguments, and the operation of the device.
+macro_rules! plain {
+    ($($flag:ident $call:ident($($argument:ident: $kind:ty),*) => $operation:expr;)*) => {
+        $(extern "C" fn $call(pair: *mut ibv_qp_ex $(, $argument: $kind)*) {
+            begin(pair, $operation);
+        })*
+
+        /// The operations of these calls.
+        const PLAIN: ibv_qp_create_send_ops_flags = $($flag)|*;
+
+        fn fill_plain(c: &mut ibv_qp_ex) {
+            $(c.$call = Some($call);)*
+        }
+    };
+}
+
+plain! {
+    IBV_QP_EX_WITH_SEND wr_send() => Operation::Send(None);
+    IBV_QP_EX_WITH_SEND_WITH_IMM wr_send_imm(data: u32) => Operation::Send(Some(data));
+    IBV_QP_EX_WITH_SEND_WITH_INV wr_send_inv(key: u32) => Operation::SendInvalidate(key);
+    IBV_QP_EX_WITH_LOCAL_INV wr_local_inv(key: u32) => Operation::Invalidate(key);
+    IBV_QP_EX_WITH_RDMA_WRITE wr_rdma_write(key: u32, address: u64) =>
+        Operation::Write(RemoteRange { address, key }, None);
+    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM wr_rdma_write_imm(key: u32, address: u64, data: u32) =>
+        Operation::Write(RemoteRange { address, key }, Some(data));
+    IBV_QP_EX_WITH_RDMA_READ wr_rdma_read(key: u32, address: u64) =>
+        Operation::Read(RemoteRange { address, key });
+    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD wr_atomic_fetch_add(key: u32, address: u64, add: u64) =>
+        Operation::FetchAdd(RemoteRange { address, key }, add);
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+        wr_atomic_cmp_swp(key: u32, address: u64, compare: u64, swap: u64) =>
+        Operation::CompareSwap { remote: RemoteRange { address, key }, compare, swap };
 }
 
 /// Begins a request.
@@ -88,7 +106,7 @@ fn change(pair: *mut ibv_qp_ex, change: impl FnOnce(&mut Begun, &ibv_qp_cap)) {
     if let Some(own) = Handle::<Pair>::at(pair).trusted() {
         own.turns.with(|requests| {
             if let Some(last) = requests.last_mut() {
-                change(last, &own.cap);
+                change(last, &own.init.cap);
             }
         });
     }
@@ -149,7 +167,7 @@ fn with_post(
         one.operation,
         Operation::Bind(..) | Operation::Invalidate(_)
     );
-    let is_datagram = own.kind == IBV_QPT_UD;
+    let is_datagram = own.init.qp_type == IBV_QPT_UD;
     let is_wrong = one.inline.is_some() && !one.operation.may_be_inline()
         || has_no_data && !one.segments.is_empty()
         || is_datagram && !sends
@@ -196,33 +214,13 @@ extern "C" fn complete(pair: *mut ibv_qp_ex) -> c_int {
     posted.unwrap_or(Err(libc::EINVAL)).err().unwrap_or(0)
 }
 
-const fn at(key: u32, address: u64) -> RemoteRange {
-    RemoteRange { address, key }
-}
-
-extern "C" fn send(pair: *mut ibv_qp_ex) {
-    begin(pair, Operation::Send(None));
-}
-
-extern "C" fn send_imm(pair: *mut ibv_qp_ex, immediate: u32) {
-    begin(pair, Operation::Send(Some(immediate)));
-}
-
-extern "C" fn send_inv(pair: *mut ibv_qp_ex, key: u32) {
-    begin(pair, Operation::SendInvalidate(key));
-}
-
-extern "C" fn local_inv(pair: *mut ibv_qp_ex, key: u32) {
-    begin(pair, Operation::Invalidate(key));
-}
-
-extern "C" fn bind_mw(
+extern "C" fn wr_bind_mw(
     pair: *mut ibv_qp_ex,
     window: *mut ibv_mw,
     key: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    let info = In::at(info).get().ok_or(libc::EINVAL);
+    let info = In::at(info).get().map_err(|_| libc::EINVAL);
     match info.and_then(|info| bind_operation(window, key, &info)) {
         Ok(operation) => begin(pair, operation),
         Err(error) => {
@@ -230,37 +228,6 @@ extern "C" fn bind_mw(
             change(pair, |one, _| one.refusal = Some(error));
         }
     }
-}
-
-extern "C" fn rdma_write(pair: *mut ibv_qp_ex, key: u32, address: u64) {
-    begin(pair, Operation::Write(at(key, address), None));
-}
-
-extern "C" fn rdma_write_imm(pair: *mut ibv_qp_ex, key: u32, address: u64, immediate: u32) {
-    begin(pair, Operation::Write(at(key, address), Some(immediate)));
-}
-
-extern "C" fn rdma_read(pair: *mut ibv_qp_ex, key: u32, address: u64) {
-    begin(pair, Operation::Read(at(key, address)));
-}
-
-extern "C" fn atomic_cmp_swp(
-    pair: *mut ibv_qp_ex,
-    key: u32,
-    address: u64,
-    compare: u64,
-    swap: u64,
-) {
-    let operation = Operation::CompareSwap {
-        remote: at(key, address),
-        compare,
-        swap,
-    };
-    begin(pair, operation);
-}
-
-extern "C" fn atomic_fetch_add(pair: *mut ibv_qp_ex, key: u32, address: u64, add: u64) {
-    begin(pair, Operation::FetchAdd(at(key, address), add));
 }
 
 extern "C" fn set_ud_addr(pair: *mut ibv_qp_ex, address: *mut ibv_ah, qpn: u32, key: u32) {
@@ -317,18 +284,18 @@ mod tests {
         let before = room(&bed);
         // A Read has no inline data.
         start(pair);
-        send(pair);
-        rdma_read(pair, 0, 0);
+        wr_send(pair);
+        wr_rdma_read(pair, 0, 0);
         set_inline_data(pair, first, 8);
         assert_eq!((complete(pair), room(&bed)), (libc::EINVAL, before));
         start(pair);
-        send(pair);
+        wr_send(pair);
         assert_eq!((complete(pair), room(&bed)), (0, before - 1));
         // A turn ends once, and nothing of it is left.
         let over = (libc::EINVAL, before - 1);
         assert_eq!((complete(pair), room(&bed)), over);
         start(pair);
-        send(pair);
+        wr_send(pair);
         abort(pair);
         assert_eq!((complete(pair), room(&bed)), over);
         start(pair);
@@ -344,21 +311,21 @@ mod tests {
         let info: ibv_mw_bind_info = zeroed();
         let refused = (libc::EINVAL, before);
         start(pair);
-        bind_mw(pair, core::ptr::null_mut(), 0, &raw const info);
+        wr_bind_mw(pair, core::ptr::null_mut(), 0, &raw const info);
         assert_eq!((complete(pair), room(&bed)), refused, "no window");
         start(pair);
-        bind_mw(pair, core::ptr::null_mut(), 0, core::ptr::null());
+        wr_bind_mw(pair, core::ptr::null_mut(), 0, core::ptr::null());
         assert_eq!((complete(pair), room(&bed)), refused, "no range");
         start(pair);
-        local_inv(pair, 7);
+        wr_local_inv(pair, 7);
         set_sge(pair, 0, 0, 0);
         assert_eq!((complete(pair), room(&bed)), refused, "a segment");
         start(pair);
-        local_inv(pair, 7);
+        wr_local_inv(pair, 7);
         assert_eq!(complete(pair), 0);
         // The key was wrong: the queue pair is in error.
         start(pair);
-        send_inv(pair, 7);
+        wr_send_inv(pair, 7);
         let byte: *mut c_void = (&raw mut *Box::new(7_u8)).cast();
         set_inline_data(pair, byte, 1);
         assert_eq!(complete(pair), 0);
@@ -382,7 +349,7 @@ mod tests {
         }];
         for kind in 0..4 {
             start(pair);
-            send(pair);
+            wr_send(pair);
             match kind {
                 0 => set_inline_data(pair, data[0].addr, 1 << 40),
                 1 => set_inline_data_list(pair, 2, data.as_ptr()),

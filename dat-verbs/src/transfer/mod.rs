@@ -10,9 +10,9 @@ mod transitions;
 mod window;
 
 pub(crate) use address::{
-    ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_init_ah_from_wc, vector_between,
+    HOPS, ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_init_ah_from_wc,
 };
-pub(crate) use attributes::{EVERY_ACCESS, path_mtu};
+pub(crate) use attributes::{EVERY_ACCESS, agreed};
 pub(crate) use pair::{
     Pair, Wanted, create, create_qp_ex, destroy, ibv_create_qp, ibv_destroy_qp, ibv_modify_qp,
     ibv_qp_to_qp_ex, ibv_query_qp,
@@ -21,6 +21,7 @@ pub(crate) use posts::{post_recv, post_send, post_srq_recv};
 pub(crate) use shared::{
     SharedQueue, ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq,
 };
+pub(crate) use transitions::needs;
 #[cfg(test)]
 pub(crate) use window::Window;
 pub(crate) use window::{alloc_mw, bind_mw, dealloc_mw};

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use backend_roce::proto::packet::NakCode;
-use backend_roce::{PairOptions, PairState, SendAttributes, Tuning};
+use backend_roce::{INLINE_MAX, PairOptions, PairState, SendAttributes, Tuning};
 use dat_core::backend::{BackendError, ControlEvent};
 use nix::errno::Errno;
 
@@ -22,12 +22,12 @@ use crate::boundary::layout::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_MIN_RNR_TIMER, IBV_QP_STATE,
     IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPT_RC,
     IBV_QPT_UD, ibv_context, ibv_event_type, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex,
-    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state, ibv_qp_type,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state,
 };
-use crate::boundary::{Address, Handle, In, Kind, Out, tell_made, zeroed};
+use crate::boundary::{Handle, In, Kind, Out, tell_made, zeroed};
 use crate::completion::Queue;
-use crate::context::{AsyncEvents, of_structure};
-use crate::errors::{Result, ask_for_memory, code, or, refused};
+use crate::context::AsyncEvents;
+use crate::errors::{Result, ask_for_memory, code, or, refused, require};
 use crate::locks::lock;
 use crate::memory::Domain;
 use crate::turns::Turns;
@@ -35,21 +35,18 @@ use crate::turns::Turns;
 /// Inline data that each queue pair may have: programs rely on some, as devices grant it unasked.
 const LEAST_INLINE: u32 = 64;
 
-/// What belongs to a queue pair.
+/// A queue pair.
 pub(crate) struct Pair {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) qpn: u32,
-    pub(super) kind: ibv_qp_type,
-    /// Set if all requests are signalled.
-    pub(super) signals_all: bool,
-    pub(super) cap: ibv_qp_cap,
+    /// Attributes that it was made with, and the sizes that it got.
+    pub(crate) init: ibv_qp_init_attr,
     state: AtomicU32,
     /// Set if it takes receives of a shared queue, whose last one it has not told of.
     tells_last: AtomicBool,
-    has_shared: bool,
     /// Set from the change to SQD until an event tells that it has drained, if the program asked.
     tells_drained: AtomicBool,
-    /// What it was told last.
+    /// Attributes, as they were set last.
     attributes: Mutex<ibv_qp_attr>,
     /// Turns from `ibv_wr_start` to `ibv_wr_complete`, and the requests of the turn.
     pub(super) turns: Turns<Vec<Begun>>,
@@ -64,30 +61,18 @@ impl Kind for Pair {
 
 const _: () = assert!(offset_of!(ibv_qp_ex, qp_base) == 0);
 
-/// What a program wants of a queue pair.
+/// Attributes of a new queue pair.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
-    pub(crate) qp_context: Address,
-    pub(crate) sends: Handle<Queue>,
-    pub(crate) receives: Handle<Queue>,
-    pub(crate) shared: Handle<SharedQueue>,
-    pub(crate) cap: ibv_qp_cap,
-    pub(crate) kind: ibv_qp_type,
-    signals_all: bool,
+    pub(crate) init: ibv_qp_init_attr,
     /// Set if `ibv_wr_*` are wanted.
     is_extended: bool,
 }
 
-impl From<&ibv_qp_init_attr> for Wanted {
-    fn from(attributes: &ibv_qp_init_attr) -> Self {
+impl From<ibv_qp_init_attr> for Wanted {
+    fn from(init: ibv_qp_init_attr) -> Self {
         Self {
-            qp_context: Address(attributes.qp_context),
-            sends: Handle::at(attributes.send_cq),
-            receives: Handle::at(attributes.recv_cq),
-            shared: Handle::at(attributes.srq),
-            cap: attributes.cap,
-            kind: attributes.qp_type,
-            signals_all: attributes.sq_sig_all != 0,
+            init,
             is_extended: false,
         }
     }
@@ -101,25 +86,20 @@ impl Wanted {
     pub(crate) fn extended(of: Out<ibv_qp_init_attr_ex>) -> Result<(Self, Handle<Domain>)> {
         const KNOWN: u32 =
             IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-        let attributes = of.get().ok_or(Errno::EINVAL)?;
-        // They begin as those without the extension.
-        let plain = of.cast::<ibv_qp_init_attr>().get();
+        let attributes = of.get()?;
         let has = |field| attributes.comp_mask & field != 0;
         let has_flags = has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0;
         let is_extended = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
         let lacks = is_extended && attributes.send_ops_flags & !building::OPERATIONS != 0;
-        if attributes.comp_mask & !KNOWN != 0 || has_flags || lacks {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let is_known = attributes.comp_mask & !KNOWN == 0 && !has_flags && !lacks;
+        require(is_known, Errno::EOPNOTSUPP)?;
         let domain = match has(IBV_QP_INIT_ATTR_PD) {
             true => Handle::at(attributes.pd),
             false => Handle::NULL,
         };
-        let wanted = Self {
-            is_extended,
-            ..Self::from(&plain.ok_or(Errno::EINVAL)?)
-        };
-        Ok((wanted, domain))
+        // They begin as those without the extension.
+        let init = of.cast().get()?;
+        Ok((Self { init, is_extended }, domain))
     }
 
     /// Returns the sizes that the queue pair gets.
@@ -127,22 +107,26 @@ impl Wanted {
     /// # Errors
     /// `EINVAL`: one is above a limit of the device.
     fn sizes(&self, adapter: &Adapter) -> Result<ibv_qp_cap> {
-        let limits = adapter.device.limits();
-        let mut cap = self.cap;
-        if !self.shared.is_null() {
+        let limits = adapter.device.attributes();
+        let requests = limits.max_dto_per_ep.cast_unsigned();
+        let segments = limits.max_iov_segments_per_dto.cast_unsigned();
+        let mut cap = self.init.cap;
+        let has_shared = !self.init.srq.is_null();
+        if has_shared {
             (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
         }
-        let is_right = cap.max_send_wr <= limits.work_requests
-            && cap.max_recv_wr <= limits.work_requests
-            && cap.max_send_sge <= limits.segments
-            && cap.max_recv_sge <= limits.segments
-            && cap.max_inline_data <= limits.inline;
+        let is_right = cap.max_send_wr <= requests
+            && cap.max_recv_wr <= requests
+            && cap.max_send_sge <= segments
+            && cap.max_recv_sge <= segments
+            && cap.max_inline_data <= INLINE_MAX;
         cap.max_inline_data = cap.max_inline_data.max(LEAST_INLINE);
         cap.max_send_sge = cap.max_send_sge.max(1);
-        if self.shared.is_null() {
+        if !has_shared {
             cap.max_recv_sge = cap.max_recv_sge.max(1);
         }
-        is_right.then_some(cap).ok_or(Errno::EINVAL)
+        require(is_right, Errno::EINVAL)?;
+        Ok(cap)
     }
 }
 
@@ -153,35 +137,32 @@ impl Wanted {
 /// - `EOPNOTSUPP`: it is neither for a reliable connection nor for datagrams.
 pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<Pair>> {
     ask_for_memory()?;
-    let own = domain.get().ok_or(Errno::EINVAL)?;
-    let context = of_structure(domain.read().ok_or(Errno::EINVAL)?.context);
-    let context = context.get().ok_or(Errno::EINVAL)?;
-    if wanted.kind != IBV_QPT_RC && wanted.kind != IBV_QPT_UD {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let sends = wanted.sends.get().ok_or(Errno::EINVAL)?;
-    let receives = wanted.receives.get().ok_or(Errno::EINVAL)?;
-    let shared = match wanted.shared.is_null() {
-        true => None,
-        false => Some(wanted.shared.get().ok_or(Errno::EINVAL)?),
-    };
+    let own = domain.get()?;
+    let context = own.context.get()?;
+    let mut init = wanted.init;
+    let is_known = matches!(init.qp_type, IBV_QPT_RC | IBV_QPT_UD);
+    require(is_known, Errno::EOPNOTSUPP)?;
+    let [send_queue, receive_queue] = [init.send_cq, init.recv_cq].map(Handle::<Queue>::at);
+    let (sends, receives) = (send_queue.get()?, receive_queue.get()?);
+    let shared = Handle::<SharedQueue>::at(init.srq);
+    let shared = shared.optional()?;
     let adapter = Arc::clone(&own.adapter);
-    let cap = wanted.sizes(&adapter)?;
+    init.cap = wanted.sizes(&adapter)?;
     let qpn = {
         // A thread locks a queue once; all lock two of them in one order.
-        let is_first = wanted.sends.pointer::<u8>() <= wanted.receives.pointer();
+        let is_first = init.send_cq <= init.recv_cq;
         let earlier = (!is_first).then(|| receives.device_queue());
         let send_queue = sends.device_queue();
-        let is_other = is_first && wanted.sends != wanted.receives;
+        let is_other = is_first && init.send_cq != init.recv_cq;
         let other = earlier.or_else(|| is_other.then(|| receives.device_queue()));
         adapter.device.create_pair(&PairOptions {
             domain: own.key,
             sends: &send_queue,
             receives: other.as_ref().unwrap_or(&send_queue),
             shared: shared.map(|queue| queue.key),
-            send_depth: cap.max_send_wr,
-            receive_depth: cap.max_recv_wr,
-            inline: cap.max_inline_data,
+            send_depth: init.cap.max_send_wr,
+            receive_depth: init.cap.max_recv_wr,
+            inline: init.cap.max_inline_data,
         })
     };
     let qpn = qpn.map_err(refused)?;
@@ -190,19 +171,18 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
     let pair = Pair {
         adapter: Arc::clone(&adapter),
         qpn,
-        kind: wanted.kind,
-        signals_all: wanted.signals_all,
-        cap,
+        init,
         state: AtomicU32::new(IBV_QPS_RESET),
         tells_last: AtomicBool::new(shared.is_some()),
         tells_drained: AtomicBool::new(false),
-        has_shared: shared.is_some(),
         attributes: Mutex::new(zeroed()),
         turns: Turns::default(),
         async_events: AsyncEvents::of(context),
         _uses: uses.into_iter().cloned().collect(),
     };
-    let pair = Handle::new(structure(domain, wanted, qpn), pair);
+    let mut c = structure(domain, wanted, qpn);
+    c.qp_base.context = own.context.pointer();
+    let pair = Handle::new(c, pair);
     let notify = move |event: &_| take(pair, event);
     adapter.receive(Subject::Pair(qpn), Box::new(notify));
     Ok(pair)
@@ -212,18 +192,15 @@ pub(crate) fn create(domain: Handle<Domain>, wanted: &Wanted) -> Result<Handle<P
 fn structure(domain: Handle<Domain>, wanted: &Wanted, qpn: u32) -> ibv_qp_ex {
     let mut c: ibv_qp_ex = zeroed();
     let base = &mut c.qp_base;
-    base.context = domain
-        .read()
-        .map_or(core::ptr::null_mut(), |domain| domain.context);
-    base.qp_context = wanted.qp_context.0;
+    base.qp_context = wanted.init.qp_context;
     base.pd = domain.pointer();
-    base.send_cq = wanted.sends.pointer();
-    base.recv_cq = wanted.receives.pointer();
-    base.srq = wanted.shared.pointer();
+    base.send_cq = wanted.init.send_cq;
+    base.recv_cq = wanted.init.recv_cq;
+    base.srq = wanted.init.srq;
     base.handle = qpn;
     base.qp_num = qpn;
     base.state = IBV_QPS_RESET;
-    base.qp_type = wanted.kind;
+    base.qp_type = wanted.init.qp_type;
     if wanted.is_extended {
         building::fill(&mut c);
     }
@@ -232,7 +209,7 @@ fn structure(domain: Handle<Domain>, wanted: &Wanted, qpn: u32) -> ibv_qp_ex {
 
 /// Takes an event of the adapter about a queue pair.
 fn take(pair: Handle<Pair>, event: &ControlEvent) {
-    let Some(own) = pair.get() else {
+    let Ok(own) = pair.get() else {
         return;
     };
     let device = &own.adapter.device;
@@ -258,7 +235,7 @@ fn take(pair: Handle<Pair>, event: &ControlEvent) {
         },
     };
     if let Some(kind) = kind {
-        own.async_events.tell(kind, Address(pair.pointer()));
+        own.async_events.tell(kind, pair);
     }
     if let ControlEvent::Broken { .. } = event {
         own.tell_last(pair);
@@ -269,13 +246,11 @@ pub(crate) extern "C" fn ibv_create_qp(
     domain: Handle<Domain>,
     attributes: Out<ibv_qp_init_attr>,
 ) -> Handle<Pair> {
-    let made = attributes.get().ok_or(Errno::EINVAL).and_then(|mut c| {
-        let pair = create(domain, &Wanted::from(&c))?;
-        c.cap = pair.get().ok_or(Errno::EINVAL)?.cap;
-        tell_made(attributes, &c);
+    or(Handle::NULL, || {
+        let pair = create(domain, &Wanted::from(attributes.get()?))?;
+        tell_made(attributes, &pair.get()?.init);
         Ok(pair)
-    });
-    or(made, Handle::NULL)
+    })
 }
 
 /// `create_qp_ex` of a context.
@@ -283,53 +258,43 @@ pub(crate) extern "C" fn create_qp_ex(
     _context: *mut ibv_context,
     attributes: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    let made = (|| {
+    let made = or(Handle::NULL, || {
         let attributes = Out::at(attributes);
         let (wanted, domain) = Wanted::extended(attributes)?;
         let pair = create(domain, &wanted)?;
-        let attributes = attributes.cast::<ibv_qp_init_attr>();
-        let mut c = attributes.get().ok_or(Errno::EINVAL)?;
-        c.cap = pair.get().ok_or(Errno::EINVAL)?.cap;
-        tell_made(attributes, &c);
+        tell_made(attributes.cast(), &pair.get()?.init);
         Ok(pair)
-    })();
-    or(made, Handle::NULL).pointer()
+    });
+    made.pointer()
 }
 
 pub(crate) extern "C" fn ibv_qp_to_qp_ex(pair: Handle<Pair>) -> *mut ibv_qp_ex {
-    let extended = (|| {
-        let c = pair.read().ok_or(Errno::EINVAL)?;
-        c.wr_start.ok_or(Errno::EOPNOTSUPP)?;
+    or(core::ptr::null_mut(), || {
+        require(pair.read()?.wr_start.is_some(), Errno::EOPNOTSUPP)?;
         Ok(pair.pointer())
-    })();
-    or(extended, core::ptr::null_mut())
+    })
 }
 
 /// Ends a queue pair, after the program has acknowledged all events that it took.
 pub(crate) fn destroy(pair: Handle<Pair>) -> Result<()> {
-    let own = pair.get().ok_or(Errno::EINVAL)?;
+    let own = pair.get()?;
     own.adapter.forget(Subject::Pair(own.qpn));
     own.adapter.forget(Subject::Connection(own.qpn));
     own.adapter.managed.remove(own.qpn);
-    own.async_events.end(Address(pair.pointer()));
-    let own = pair.end().ok_or(Errno::EINVAL)?;
+    own.async_events.end(pair);
+    let own = pair.end()?;
     // The adapter of a child of fork never had it.
     own.adapter.device.destroy_pair(own.qpn).ok();
     Ok(())
 }
 
 pub(crate) extern "C" fn ibv_destroy_qp(pair: Handle<Pair>) -> c_int {
-    code(destroy(pair))
+    code(|| destroy(pair))
 }
 
 impl Pair {
     fn attributes(&self) -> MutexGuard<'_, ibv_qp_attr> {
         lock(&self.attributes)
-    }
-
-    /// Returns its sizes.
-    pub(crate) const fn sizes(&self) -> ibv_qp_cap {
-        self.cap
     }
 
     /// Returns true if it takes no receives.
@@ -342,7 +307,10 @@ impl Pair {
         self.state.store(state, Ordering::Release);
         handle.change(|c| c.qp_base.state = state);
         match state {
-            IBV_QPS_RESET => self.tells_last.store(self.has_shared, Ordering::Relaxed),
+            IBV_QPS_RESET => {
+                let has_shared = !self.init.srq.is_null();
+                self.tells_last.store(has_shared, Ordering::Relaxed);
+            }
             IBV_QPS_ERR => self.tell_last(handle),
             _ => {}
         }
@@ -351,9 +319,8 @@ impl Pair {
     /// Tells the program once that a failed queue pair takes no more receives of a shared queue.
     fn tell_last(&self, handle: Handle<Self>) {
         if self.tells_last.swap(false, Ordering::Relaxed) {
-            let object = Address(handle.pointer());
-            self.async_events
-                .tell(IBV_EVENT_QP_LAST_WQE_REACHED, object);
+            let kind = IBV_EVENT_QP_LAST_WQE_REACHED;
+            self.async_events.tell(kind, handle);
         }
     }
 
@@ -393,16 +360,15 @@ impl Pair {
         }
         let now = self.state(handle);
         self.agree(now, &mut own);
-        if has(IBV_QP_CUR_STATE) && new.cur_qp_state != now {
-            return Err(Errno::EINVAL);
-        }
+        let is_now = !has(IBV_QP_CUR_STATE) || new.cur_qp_state == now;
+        require(is_now, Errno::EINVAL)?;
         let to = if has(IBV_QP_STATE) { new.qp_state } else { now };
-        transitions::check(self.kind, now, to, mask)?;
+        transitions::check(self.init.qp_type, now, to, mask)?;
         let next = merged(&self.adapter, (now, &own), new, mask)?;
         if (now, to) == (IBV_QPS_SQD, IBV_QPS_RTS) {
             self.adapter.device.resume(self.qpn).map_err(refused)?;
         }
-        match self.kind {
+        match self.init.qp_type {
             _ if to == IBV_QPS_SQD && now != to => {
                 let tells = has(IBV_QP_EN_SQD_ASYNC_NOTIFY) && new.en_sqd_async_notify != 0;
                 // The event may come at once.
@@ -520,11 +486,11 @@ pub(crate) extern "C" fn ibv_modify_qp(
     attributes: In<ibv_qp_attr>,
     mask: c_int,
 ) -> c_int {
-    code((|| {
-        let own = pair.get().ok_or(Errno::EINVAL)?;
+    code(|| {
+        let own = pair.get()?;
         let attributes = attributes.look().ok_or(Errno::EINVAL)?;
         own.modify(pair, attributes, mask.cast_unsigned())
-    })())
+    })
 }
 
 pub(crate) extern "C" fn ibv_query_qp(
@@ -533,27 +499,21 @@ pub(crate) extern "C" fn ibv_query_qp(
     _mask: c_int,
     init: Out<ibv_qp_init_attr>,
 ) -> c_int {
-    code((|| {
-        let own = pair.get().ok_or(Errno::EINVAL)?;
+    code(|| {
+        let own = pair.get()?;
         let state = own.state(pair);
         let mut known = own.attributes();
         own.agree(state, &mut known);
         let mut known = *known;
         (known.qp_state, known.cur_qp_state) = (state, state);
         known.sq_draining = (own.adapter.device.has_drained(own.qpn) == Some(false)).into();
-        known.cap = own.cap;
+        known.cap = own.init.cap;
         known.path_mig_state = IBV_MIG_MIGRATED;
         attributes.set(known);
-        let base = pair.read().ok_or(Errno::EINVAL)?.qp_base;
         init.set(ibv_qp_init_attr {
-            qp_context: base.qp_context,
-            send_cq: base.send_cq,
-            recv_cq: base.recv_cq,
-            srq: base.srq,
-            cap: own.cap,
-            qp_type: own.kind,
-            sq_sig_all: own.signals_all.into(),
+            qp_context: pair.read()?.qp_base.qp_context,
+            ..own.init
         });
         Ok(())
-    })())
+    })
 }

@@ -17,7 +17,7 @@ use crate::boundary::layout::{
     IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV,
     IBV_WR_TSO, ibv_ah, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq,
 };
-use crate::boundary::{Handle, In, Inline as _, Out, Segmented as _};
+use crate::boundary::{Handle, In, Out, segments};
 
 /// Segments of a request; four need no allocation.
 pub(super) type Segments = SmallVec<[Segment; 4]>;
@@ -85,7 +85,7 @@ fn operation(request: &ibv_send_wr) -> Result<Operation, c_int> {
 
 /// Returns true if no completion tells of the success of a request.
 pub(super) const fn is_silent(pair: &Pair, flags: c_uint) -> bool {
-    !pair.signals_all && flags & IBV_SEND_SIGNALED == 0
+    pair.init.sq_sig_all == 0 && flags & IBV_SEND_SIGNALED == 0
 }
 
 /// Returns true if data has at most `most` bytes.
@@ -122,9 +122,9 @@ pub(super) fn post<'a>(
 }
 
 fn post_one(pair: &Pair, posts: &mut Posts<'_>, request: &ibv_send_wr) -> Result<(), c_int> {
-    let segments = request.segments(pair.cap.max_send_sge);
-    let segments = segments.ok_or(libc::EINVAL)?;
-    let receiver = match pair.kind {
+    let (first, most) = (In::at(request.sg_list), pair.init.cap.max_send_sge);
+    let segments = segments(&first, request.num_sge, most).ok_or(libc::EINVAL)?;
+    let receiver = match pair.init.qp_type {
         IBV_QPT_UD => Some(receiver(request.receiver()).map_err(number)?),
         _ => None,
     };
@@ -179,7 +179,8 @@ fn post_receives(
 ) -> c_int {
     let mut next = first;
     while let Some(receive) = In::at(next).look() {
-        let posted = receive.segments(most).ok_or(PostError::Invalid);
+        let list = In::at(receive.sg_list);
+        let posted = segments(&list, receive.num_sge, most).ok_or(PostError::Invalid);
         let posted = posted.and_then(|segments| {
             let segments: Segments = segments.iter().map(segment).collect();
             post(receive.wr_id, &segments)
@@ -204,7 +205,7 @@ pub(crate) extern "C" fn post_recv(
         Out::at(bad).set(first);
         return libc::EINVAL;
     };
-    post_receives(first, bad, own.cap.max_recv_sge, |token, segments| {
+    post_receives(first, bad, own.init.cap.max_recv_sge, |token, segments| {
         own.adapter.device.post_receive(own.qpn, token, segments)
     })
 }

@@ -1,4 +1,4 @@
-//! Which attributes a change of a queue pair's state needs, and which it takes.
+//! The attributes that changes of a queue pair's state need, and those that they take.
 
 use core::ffi::c_uint;
 
@@ -12,140 +12,76 @@ use crate::boundary::layout::{
     IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS,
     IBV_QPS_SQD, IBV_QPT_UD, ibv_qp_state, ibv_qp_type,
 };
-use crate::errors::Result;
+use crate::errors::{Result, require};
 
-/// A change of state, with the attributes that it needs and those that it takes beside them.
-struct Transition {
-    from: ibv_qp_state,
-    to: ibv_qp_state,
-    needs: c_uint,
-    takes: c_uint,
-}
+/// A change of state: from, to, the attributes that it needs, and those that it takes beside them.
+type Transition = (ibv_qp_state, ibv_qp_state, c_uint, c_uint);
 
-const fn transition(
-    from: ibv_qp_state,
-    to: ibv_qp_state,
-    needs: c_uint,
-    takes: c_uint,
-) -> Transition {
-    Transition {
-        from,
-        to,
-        needs,
-        takes,
-    }
-}
+/// Attributes of a queue pair that begins: its port and partition, and the rights or key of peers.
+const ACCESS: c_uint = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+const KEY: c_uint = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+/// Attributes that may change while a queue pair sends.
+const SENDING: c_uint = IBV_QP_CUR_STATE
+    | IBV_QP_ALT_PATH
+    | IBV_QP_ACCESS_FLAGS
+    | IBV_QP_MIN_RNR_TIMER
+    | IBV_QP_PATH_MIG_STATE;
+const SENDING_DATAGRAMS: c_uint = IBV_QP_CUR_STATE | IBV_QP_QKEY;
+const OWN_KEY: c_uint = IBV_QP_PKEY_INDEX | IBV_QP_QKEY;
+/// Attributes of the peer that a queue pair receives from.
+const PEER: c_uint = IBV_QP_AV
+    | IBV_QP_PATH_MTU
+    | IBV_QP_DEST_QPN
+    | IBV_QP_RQ_PSN
+    | IBV_QP_MAX_DEST_RD_ATOMIC
+    | IBV_QP_MIN_RNR_TIMER;
+const RECEIVING: c_uint = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
+/// Attributes of the requests of a queue pair, and those of their repetition.
+const PATIENCE: c_uint = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+const REQUESTS: c_uint = PATIENCE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+/// Attributes that may change once a queue pair has drained.
+const DRAINED: c_uint = ACCESS
+    | PATIENCE
+    | IBV_QP_AV
+    | IBV_QP_MAX_QP_RD_ATOMIC
+    | IBV_QP_MAX_DEST_RD_ATOMIC
+    | IBV_QP_ALT_PATH
+    | IBV_QP_MIN_RNR_TIMER
+    | IBV_QP_PATH_MIG_STATE;
 
 /// The changes of a reliable connection, as the manual of `ibv_modify_qp` and the kernel have them.
 const RELIABLE: [Transition; 8] = [
-    transition(
-        IBV_QPS_RESET,
-        IBV_QPS_INIT,
-        IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-        0,
-    ),
-    transition(
-        IBV_QPS_INIT,
-        IBV_QPS_INIT,
-        0,
-        IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-    ),
-    transition(
-        IBV_QPS_INIT,
-        IBV_QPS_RTR,
-        IBV_QP_AV
-            | IBV_QP_PATH_MTU
-            | IBV_QP_DEST_QPN
-            | IBV_QP_RQ_PSN
-            | IBV_QP_MAX_DEST_RD_ATOMIC
-            | IBV_QP_MIN_RNR_TIMER,
-        IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX,
-    ),
-    transition(
-        IBV_QPS_RTR,
-        IBV_QPS_RTS,
-        IBV_QP_TIMEOUT
-            | IBV_QP_RETRY_CNT
-            | IBV_QP_RNR_RETRY
-            | IBV_QP_SQ_PSN
-            | IBV_QP_MAX_QP_RD_ATOMIC,
-        IBV_QP_CUR_STATE
-            | IBV_QP_ALT_PATH
-            | IBV_QP_ACCESS_FLAGS
-            | IBV_QP_MIN_RNR_TIMER
-            | IBV_QP_PATH_MIG_STATE,
-    ),
-    transition(
-        IBV_QPS_RTS,
-        IBV_QPS_RTS,
-        0,
-        IBV_QP_CUR_STATE
-            | IBV_QP_ACCESS_FLAGS
-            | IBV_QP_ALT_PATH
-            | IBV_QP_PATH_MIG_STATE
-            | IBV_QP_MIN_RNR_TIMER,
-    ),
-    transition(IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
-    transition(
-        IBV_QPS_SQD,
-        IBV_QPS_SQD,
-        0,
-        IBV_QP_PORT
-            | IBV_QP_AV
-            | IBV_QP_TIMEOUT
-            | IBV_QP_RETRY_CNT
-            | IBV_QP_RNR_RETRY
-            | IBV_QP_MAX_QP_RD_ATOMIC
-            | IBV_QP_MAX_DEST_RD_ATOMIC
-            | IBV_QP_ALT_PATH
-            | IBV_QP_ACCESS_FLAGS
-            | IBV_QP_PKEY_INDEX
-            | IBV_QP_MIN_RNR_TIMER
-            | IBV_QP_PATH_MIG_STATE,
-    ),
-    transition(
-        IBV_QPS_SQD,
-        IBV_QPS_RTS,
-        0,
-        IBV_QP_CUR_STATE
-            | IBV_QP_ACCESS_FLAGS
-            | IBV_QP_ALT_PATH
-            | IBV_QP_PATH_MIG_STATE
-            | IBV_QP_MIN_RNR_TIMER,
-    ),
+    (IBV_QPS_RESET, IBV_QPS_INIT, ACCESS, 0),
+    (IBV_QPS_INIT, IBV_QPS_INIT, 0, ACCESS),
+    (IBV_QPS_INIT, IBV_QPS_RTR, PEER, RECEIVING),
+    (IBV_QPS_RTR, IBV_QPS_RTS, REQUESTS, SENDING),
+    (IBV_QPS_RTS, IBV_QPS_RTS, 0, SENDING),
+    (IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+    (IBV_QPS_SQD, IBV_QPS_SQD, 0, DRAINED),
+    (IBV_QPS_SQD, IBV_QPS_RTS, 0, SENDING),
 ];
 
 /// The changes of a queue pair for datagrams.
 const DATAGRAMS: [Transition; 8] = [
-    transition(
-        IBV_QPS_RESET,
-        IBV_QPS_INIT,
-        IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
-        0,
-    ),
-    transition(
-        IBV_QPS_INIT,
-        IBV_QPS_INIT,
-        0,
-        IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
-    ),
-    transition(
-        IBV_QPS_INIT,
-        IBV_QPS_RTR,
-        0,
-        IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
-    ),
-    transition(
-        IBV_QPS_RTR,
-        IBV_QPS_RTS,
-        IBV_QP_SQ_PSN,
-        IBV_QP_CUR_STATE | IBV_QP_QKEY,
-    ),
-    transition(IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
-    transition(IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
-    transition(IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
-    transition(IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY),
+    (IBV_QPS_RESET, IBV_QPS_INIT, KEY, 0),
+    (IBV_QPS_INIT, IBV_QPS_INIT, 0, KEY),
+    (IBV_QPS_INIT, IBV_QPS_RTR, 0, OWN_KEY),
+    (IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, SENDING_DATAGRAMS),
+    (IBV_QPS_RTS, IBV_QPS_RTS, 0, SENDING_DATAGRAMS),
+    (IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
+    (IBV_QPS_SQD, IBV_QPS_SQD, 0, OWN_KEY),
+    (IBV_QPS_SQD, IBV_QPS_RTS, 0, SENDING_DATAGRAMS),
 ];
+
+/// Returns the attributes that a reliable connection needs to go on to a state.
+///
+/// # Errors
+/// `EINVAL`: there is no such state.
+pub(crate) fn needs(to: ibv_qp_state) -> Result<c_uint> {
+    let mut changes = RELIABLE.iter();
+    let found = changes.find(|(_, next, needs, _)| *next == to && *needs != 0);
+    found.map(|(.., needs, _)| *needs).ok_or(Errno::EINVAL)
+}
 
 /// Checks a change of state against the attributes that come with it.
 ///
@@ -165,14 +101,13 @@ pub(super) fn check(
     let (needs, takes) = match to {
         IBV_QPS_RESET | IBV_QPS_ERR => (0, IBV_QP_CUR_STATE),
         _ => {
-            let mut all = changes.iter();
-            let found = all.find(|one| one.from == from && one.to == to);
-            let found = found.ok_or(Errno::EINVAL)?;
-            (found.needs, found.takes)
+            let found = changes.iter().find(|one| (one.0, one.1) == (from, to));
+            let (.., needs, takes) = *found.ok_or(Errno::EINVAL)?;
+            (needs, takes)
         }
     };
     let is_right = given & needs == needs && given & !(needs | takes) == 0;
-    is_right.then_some(()).ok_or(Errno::EINVAL)
+    require(is_right, Errno::EINVAL)
 }
 
 #[cfg(test)]
@@ -180,25 +115,11 @@ mod tests {
     use super::*;
     use crate::boundary::layout::IBV_QPT_RC;
 
-    const TO_RTR: c_uint = IBV_QP_STATE
-        | IBV_QP_AV
-        | IBV_QP_PATH_MTU
-        | IBV_QP_DEST_QPN
-        | IBV_QP_RQ_PSN
-        | IBV_QP_MAX_DEST_RD_ATOMIC
-        | IBV_QP_MIN_RNR_TIMER;
-
     /// Each attribute that a change needs is missed, and each one that it does not take is refused.
     #[test]
     fn a_change_takes_the_attributes_of_its_states_only() {
         for (kind, changes) in [(IBV_QPT_RC, &RELIABLE), (IBV_QPT_UD, &DATAGRAMS)] {
-            for Transition {
-                from,
-                to,
-                needs,
-                takes,
-            } in changes
-            {
+            for (from, to, needs, takes) in changes {
                 for bit in (0..26).map(|bit| 1 << bit) {
                     let mask = (IBV_QP_STATE | needs) ^ bit;
                     let is_right = bit == IBV_QP_STATE || bit & takes != 0;
@@ -219,7 +140,7 @@ mod tests {
             assert_eq!(check(IBV_QPT_RC, from, IBV_QPS_ERR, IBV_QP_STATE), Ok(()));
             let is_init = from == IBV_QPS_INIT;
             assert_eq!(
-                check(IBV_QPT_RC, from, IBV_QPS_RTR, TO_RTR).is_ok(),
+                check(IBV_QPT_RC, from, IBV_QPS_RTR, IBV_QP_STATE | PEER).is_ok(),
                 is_init
             );
         }

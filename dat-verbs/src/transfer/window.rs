@@ -11,15 +11,15 @@ use dat_core::backend::WindowKey;
 use nix::errno::Errno;
 
 use super::pair::Pair;
-use super::posts::number;
+use super::posts::{is_silent, number};
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
     IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_ZERO_BASED, IBV_MW_TYPE_1, IBV_MW_TYPE_2, IBV_SEND_FENCE,
-    IBV_SEND_SIGNALED, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp,
+    ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp,
 };
 use crate::boundary::{Handle, In, Kind, zeroed};
-use crate::errors::{Result, ask_for_memory, code, or, refused};
+use crate::errors::{ask_for_memory, code, or, refused};
 use crate::memory::{Domain, MemoryRegion};
 
 /// Access that a window may have; the right of this side is the region's.
@@ -29,7 +29,7 @@ const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_ATOMIC
     | IBV_ACCESS_ZERO_BASED;
 
-/// What belongs to a window.
+/// A memory window.
 pub(crate) struct Window {
     adapter: Arc<Adapter>,
     key: WindowKey,
@@ -45,9 +45,9 @@ impl Kind for Window {
 /// `alloc_mw` of a context.
 pub(crate) extern "C" fn alloc_mw(domain: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     let domain = Handle::<Domain>::at(domain);
-    let made: Result<Handle<Window>> = (|| {
+    let made = or(Handle::NULL, || {
         ask_for_memory()?;
-        let own = domain.get().ok_or(Errno::EINVAL)?;
+        let own = domain.get()?;
         let device = &own.adapter.device;
         let (key, own_key) = match kind {
             IBV_MW_TYPE_1 => device.create_window(own.key).map(|key| (key, None)),
@@ -59,7 +59,7 @@ pub(crate) extern "C" fn alloc_mw(domain: *mut ibv_pd, kind: ibv_mw_type) -> *mu
         }
         .map_err(refused)?;
         let mut c: ibv_mw = zeroed();
-        c.context = domain.read().ok_or(Errno::EINVAL)?.context;
+        c.context = own.context.pointer();
         c.pd = domain.pointer();
         c.type_ = kind;
         c.rkey = own_key.unwrap_or(0);
@@ -70,8 +70,8 @@ pub(crate) extern "C" fn alloc_mw(domain: *mut ibv_pd, kind: ibv_mw_type) -> *mu
             _domain_use: Arc::clone(&own.users),
         };
         Ok(Handle::new(c, made))
-    })();
-    or(made, Handle::NULL).pointer()
+    });
+    made.pointer()
 }
 
 /// Returns the bits of a key that the program does not choose.
@@ -82,9 +82,11 @@ const fn prefix(key: u32) -> u32 {
 /// `dealloc_mw` of a context.
 pub(crate) extern "C" fn dealloc_mw(window: *mut ibv_mw) -> c_int {
     let window = Handle::<Window>::at(window);
-    code(window.end().ok_or(Errno::EINVAL).map(|own| {
+    code(|| {
+        let own = window.end()?;
         own.adapter.device.destroy_window(own.key);
-    }))
+        Ok(())
+    })
 }
 
 /// Returns the range that a window is to open; that of no bytes is of no region.
@@ -96,7 +98,7 @@ fn binding(window: &Window, info: &ibv_mw_bind_info) -> core::result::Result<Bin
         0 => 0,
         _ => {
             let region = Handle::<MemoryRegion>::at(info.mr);
-            let region = region.get().and_then(MemoryRegion::key_for_windows);
+            let region = region.get().ok().and_then(MemoryRegion::key_for_windows);
             region.ok_or(PostError::Invalid)?
         }
     };
@@ -129,7 +131,7 @@ pub(super) fn bind_operation(
 ) -> core::result::Result<Operation, c_int> {
     // Not a data path: objects that have ended are refused.
     let handle = Handle::<Window>::at(window);
-    let own = handle.get().ok_or(libc::EINVAL)?;
+    let own = handle.get().map_err(|_| libc::EINVAL)?;
     if own.prefix != Some(prefix(key)) || info.length == 0 {
         return Err(libc::EINVAL);
     }
@@ -146,13 +148,13 @@ pub(crate) extern "C" fn bind_mw(
     let (pair, window) = (Handle::<Pair>::at(pair), Handle::<Window>::at(window));
     let bound = (|| {
         let invalid = PostError::Invalid;
-        let own = pair.get().ok_or(PostError::State)?;
-        let wanted = In::at(bind.cast_const()).get().ok_or(invalid)?;
-        let of_type_1 = window.get().filter(|window| window.prefix.is_none());
+        let own = pair.get().map_err(|_| PostError::State)?;
+        let wanted = In::at(bind.cast_const()).get().map_err(|_| invalid)?;
+        let of_type_1 = window.get().ok().filter(|window| window.prefix.is_none());
         let bind = Bind {
             token: wanted.wr_id,
             binding: binding(of_type_1.ok_or(invalid)?, &wanted.bind_info)?,
-            silent: !own.signals_all && wanted.send_flags & IBV_SEND_SIGNALED == 0,
+            silent: is_silent(own, wanted.send_flags),
             fence: wanted.send_flags & IBV_SEND_FENCE != 0,
         };
         let posted = own.adapter.device.post(own.qpn, |posts| posts.bind(&bind));

@@ -35,6 +35,8 @@ pub(crate) struct Library {
     folder: TempDir,
     /// Address of the devices; empty for all of the host.
     pub(crate) address: &'static str,
+    /// The way of their packets.
+    pub(crate) path: &'static str,
     /// Seconds after which a program is ended.
     pub(crate) patience: u64,
 }
@@ -56,6 +58,7 @@ impl Library {
         Self {
             folder,
             address,
+            path: "any",
             patience: PATIENCE,
         }
     }
@@ -73,6 +76,7 @@ impl Library {
             .args(arguments.split_whitespace())
             .env("LD_PRELOAD", self.folder().join("libdat_verbs.so"))
             .env("DAT_VERBS_ADDRESS", self.address)
+            .env("DAT_VERBS_PATH", self.path)
             .env("UCX_TLS", "rc_verbs,ud_verbs,self")
             .env("UCX_NET_DEVICES", "dat0:1")
             .env("DAT_OVERRIDE", self.folder().join("dat.conf"))

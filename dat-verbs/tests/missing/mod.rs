@@ -1,4 +1,4 @@
-//! What is not installed here.
+//! Programs that are not installed here.
 
 use std::env;
 use std::io::Write as _;

@@ -1,7 +1,7 @@
 //! Programs whose peer is killed or stopped.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Child;
 use std::thread::sleep;
@@ -146,12 +146,44 @@ fn programs_go_on_after_a_stop() {
     }
 }
 
-/// Descriptors of a process, and its shared mappings.
-fn held_by(process: u32) -> [usize; 2] {
+/// Milliseconds, at most, for which a program runs that is to be killed.
+const RUNS: u64 = 300;
+/// KiB by which the memory of a program may grow in the second half of a run.
+const GROWS: usize = 256;
+
+/// Descriptors of a process, its shared mappings, and KiB of its own memory.
+type Held = [usize; 3];
+
+fn held_by(process: u32) -> Held {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}"));
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).expect("a process");
-    let mappings = fs::read_to_string(format!("/proc/{process}/maps")).expect("a process");
+    let mappings = read("maps").expect("a process");
     let shared = mappings.lines().filter(|line| line.contains("memfd:"));
-    [descriptors.count(), shared.count()]
+    let status = read("status").expect("a process");
+    let own = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix("kB"));
+    let own = own.and_then(|own| own.trim().parse().ok());
+    [
+        descriptors.count(),
+        shared.count(),
+        own.expect("the memory of a process"),
+    ]
+}
+
+/// Returns the least that each process holds in a while, since peers are forgotten in time.
+fn settled(processes: &[u32]) -> Vec<Held> {
+    let begin = Instant::now();
+    let mut least = vec![[usize::MAX; 3]; processes.len()];
+    while begin.elapsed() < SETTLES {
+        for (least, process) in least.iter_mut().zip(processes) {
+            for (least, held) in least.iter_mut().zip(held_by(*process)) {
+                *least = held.min(*least);
+            }
+        }
+        sleep(Duration::from_millis(10));
+    }
+    least
 }
 
 /// Returns the program that `timeout` runs.
@@ -167,7 +199,29 @@ fn program_of(child: &Child) -> u32 {
     }
 }
 
-/// Programs start, are killed and start again; a pair that stays has in the end what it had before.
+/// Fails with what a program has said if it has ended.
+fn assert_running(child: &mut Child) {
+    let Some(status) = child.try_wait().expect("the state of a child") else {
+        return;
+    };
+    let mut said = String::new();
+    let output = child.stdout.as_mut().expect("a pipe");
+    let errors = child.stderr.as_mut().expect("a pipe");
+    let read = output.read_to_string(&mut said);
+    let read = read.and_then(|_| errors.read_to_string(&mut said));
+    panic!("{status}, {read:?}: {said}");
+}
+
+/// Ends a program and what it started.
+fn end(mut child: Child) {
+    // It may have ended.
+    let _ended = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+    child.wait().expect("the end of a child");
+}
+
+/// Programs start, are killed and start again, between themselves and as clients of a server.
+///
+/// The server and a pair of programs that stay have in the end what they had before.
 #[test]
 #[ignore = "long: `cargo xtask harden --only programs`"]
 fn stress() {
@@ -181,39 +235,58 @@ fn stress() {
     let mut random = Random::new();
     let mut staying = Ends::start(&library, "ib_write_bw -x 0 --run_infinitely");
     staying.meet(1);
-    let programs = [0, 1].map(|side| program_of(&staying.0[side]));
-    // Peers that are gone are forgotten in time.
-    let settled = || {
-        let begin = Instant::now();
-        let mut least = programs.map(held_by);
-        while begin.elapsed() < SETTLES {
-            std::thread::yield_now();
-            least = least.min(programs.map(held_by));
+    let port = free_port();
+    let served = format!("-a {} -p {port}", library.address);
+    let mut server = library
+        .command("rping", &format!("-s -P {served}"))
+        .process_group(0)
+        .spawn()
+        .expect("the program starts");
+    wait_for(&mut server, port);
+    let [waiting, asking] = staying.0;
+    let mut staying = [waiting, asking, server];
+    let processes = staying.each_ref().map(program_of);
+    let mut round = |random: &mut Random| {
+        let client = library
+            .command("rping", &format!("-c -C 1000000 {served}"))
+            .process_group(0)
+            .spawn()
+            .expect("the program starts");
+        for line in [
+            "ib_write_bw -x 0 -D 20",
+            "ib_send_bw -x 0 -c UD -D 20",
+            "rping -v -C 1000000",
+        ] {
+            let killed = Ends::start(&library, line);
+            sleep(Duration::from_millis(random.below(RUNS)));
+            killed.0.into_iter().for_each(end);
         }
-        least
+        end(client);
+        staying.iter_mut().for_each(assert_running);
     };
-    let before = settled();
+    // What a program needs for its first peers, it keeps.
+    round(&mut random);
+    let before = settled(&processes);
+    let mut halfway = None;
     let (begin, mut rounds) = (Instant::now(), 0_u32);
     while begin.elapsed() < Duration::from_secs(seconds) {
-        for line in ["ib_write_bw -x 0 -D 20", "rping -v -C 1000000"] {
-            let killed = Ends::start(&library, line);
-            sleep(Duration::from_millis(random.below(300)));
-            for (side, mut child) in killed.0.into_iter().enumerate() {
-                // It may have ended after the other one.
-                let _ended = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
-                assert!(child.wait().is_ok(), "{side}");
-            }
-        }
+        round(&mut random);
         rounds += 1;
+        if halfway.is_none() && begin.elapsed() > Duration::from_secs(seconds / 2) {
+            halfway = Some(settled(&processes));
+        }
     }
-    let after = settled();
-    let [descriptors, mappings] = after[0];
-    println!("stressed|{seconds}|{rounds}|{descriptors}|{mappings}");
-    for side in [0, 1] {
-        staying.signal(side, Signal::SIGKILL);
+    let after = settled(&processes);
+    let halfway = halfway.unwrap_or_else(|| before.clone());
+    let most = |index: usize| after.iter().map(|held| held[index]).max();
+    let [descriptors, mappings, memory] = [0, 1, 2].map(|index| most(index).expect("a program"));
+    println!("stressed|{seconds}|{rounds}|{descriptors}|{mappings}|{memory}");
+    println!("{before:?}, {halfway:?}, {after:?}");
+    staying.into_iter().for_each(end);
+    for ((before, halfway), after) in before.iter().zip(&halfway).zip(&after) {
+        let [descriptors, mappings, memory] = *after;
+        assert!(descriptors <= before[0], "descriptors");
+        assert!(mappings <= before[1], "shared mappings");
+        assert!(memory <= halfway[2] + GROWS, "memory");
     }
-    for mut child in staying.0 {
-        child.wait().expect("the end of a child");
-    }
-    assert!(after <= before, "{before:?}, {after:?}");
 }

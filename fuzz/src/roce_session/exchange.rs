@@ -37,7 +37,7 @@ const BURST: usize = 256;
 /// Turns after which an honest network must have let everything end.
 const PATIENCE: usize = 10_000;
 
-/// What a message has beside its bytes.
+/// Part of a message beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,

@@ -165,7 +165,7 @@ const PROOFS: [Proof; 20] = [
     },
     Proof {
         name: "programs",
-        about: "verbs programs on `dat0` that are killed and started again; a pair that stays keeps nothing of them",
+        about: "verbs programs on `dat0` that are killed and started again; a server and a pair that stay keep nothing of them",
         run: |workspace, effort| tests_with_counts::programs(workspace, effort.minutes),
     },
     Proof {

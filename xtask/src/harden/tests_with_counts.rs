@@ -21,7 +21,13 @@ const CARRIED: [&str; 6] = [
     "receiver not ready",
 ];
 /// The columns of the row of programs that are killed.
-const STRESSED: [&str; 4] = ["seconds", "rounds", "descriptors", "shared mappings"];
+const STRESSED: [&str; 5] = [
+    "seconds",
+    "rounds",
+    "descriptors",
+    "shared mappings",
+    "KiB of memory",
+];
 /// The columns of a row of the tests of connections.
 const EXPLORED: [&str; 5] = ["", "states", "lists of steps", "depth", ""];
 /// The length of the longest step lists of connections.

@@ -155,8 +155,8 @@ impl<'a> Plan<'a> {
     /// This precedes the first write, so a failed build leaves no partial installation.
     ///
     /// The program is built separately. Its dependencies are then optimised for a program, as in
-    /// `cargo run --release`, which reuses that build, except for crates that depend on the features
-    /// of all default members.
+    /// `cargo run --release`, which reuses that build, except for crates that depend on the
+    /// features of all default members.
     fn build(&self, workspace: &Workspace) -> Result<()> {
         let libraries: Vec<&str> = self
             .libraries

@@ -256,7 +256,8 @@ fn offered(bell: Bell, process: i32, hello: &Hello) -> Result<State, Refusal> {
 /// Connects to the adapter at an address; false if it has to be tried again.
 fn is_connected(bell: &Bell, hello: &Hello, way: Way) -> Result<bool, Refusal> {
     let target = hello.target;
-    let is_own = || match names::begins_at(hello.own.ip(), target) {
+    let begins_here = || names::begins_at(hello.own.ip(), target);
+    let is_own = || match begins_here() {
         false if way.is_chosen => false,
         begins => begins || names::is_own(target),
     };
@@ -267,7 +268,9 @@ fn is_connected(bell: &Bell, hello: &Hello, way: Way) -> Result<bool, Refusal> {
         }
         let name = names::name(candidate).map_err(failed("name"))?;
         match connect(bell, &name) {
-            Ok(()) => return Ok(true),
+            Ok(()) if index > 0 || begins_here() || names::is_own(target) => return Ok(true),
+            // Any process of this user may have that name.
+            Ok(()) => return Err(Refusal::Elsewhere),
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(Errno::CONNREFUSED) => {}
             Err(error) => return Err(failed("connect")(error)),

@@ -227,6 +227,11 @@ impl HalfOpen {
         if !names::leads_to(self.at, hello.target) {
             return Err(Refusal::Message("another address"));
         }
+        // Receivers of datagrams are told these addresses, and may answer them.
+        let is_here = |end: SocketAddr| end.ip() == self.at.ip() || names::is_own(end);
+        if has_memory && ![hello.own, hello.target].into_iter().all(is_here) {
+            return Err(Refusal::Message("an address of another host"));
+        }
         match pairs.has_room() {
             true if has_memory => Ok(Verdict::Taken),
             true => Ok(Verdict::Wanted),

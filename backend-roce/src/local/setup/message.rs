@@ -1,4 +1,5 @@
-//! Messages of a set-up (ROCE-219): the dialler's question, which brings the memory, and the answer.
+//! Messages of a set-up (ROCE-219): the dialler's question, which brings the memory, and the
+//! answer.
 
 use core::mem::MaybeUninit;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};

@@ -48,6 +48,9 @@ pub(super) fn begins_at(source: IpAddr, target: SocketAddr) -> bool {
 ///
 /// Connecting sends nothing.
 pub(super) fn is_own(target: SocketAddr) -> bool {
+    if target.ip().to_canonical().is_loopback() {
+        return true;
+    }
     let wildcard = match target {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),

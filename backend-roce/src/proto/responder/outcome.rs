@@ -13,7 +13,7 @@ pub enum ReceiveStatus {
     Flushed,
 }
 
-/// What a message has beside its bytes.
+/// Part of a message beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// Nothing.
@@ -39,7 +39,7 @@ pub struct ReceiveCompletion {
     pub status: ReceiveStatus,
     /// Length of the message; of a Write with Immediate, the length written.
     pub length: u32,
-    /// What came with the message.
+    /// Immediate data, or the key that the message invalidates.
     pub beside: Beside,
     /// Set if the message is a Write with Immediate.
     pub is_write: bool,

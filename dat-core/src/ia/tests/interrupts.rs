@@ -26,7 +26,7 @@ use crate::time::Instant;
 use bed::{Bed, CHOSEN, COOKIE, HANDLER, NOTHING, RELEASES};
 use cases::{CASES, Case, Changes};
 
-/// What a call of the handler uses.
+/// The object that a call of the handler uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Used {
     Endpoint,
@@ -37,7 +37,7 @@ enum Used {
     Software,
 }
 
-/// What the handler did.
+/// Counts of the calls of the handler, by their results.
 #[derive(Default)]
 struct Done {
     /// Accepted sends and receives of `ep`, and of `other`.
@@ -178,7 +178,8 @@ fn interrupt(case: &'static Case, chosen: u32, controls: bool) -> u32 {
     let done = Rc::new(RefCell::new(Done::default()));
     done.borrow_mut().post(&bed);
     (case.prepare)(&bed);
-    // A completion that was notified, and that only the handler's dequeue, or a later one, can find.
+    // A completion that was notified, and that only the handler's dequeue, or a later one, can
+    // find.
     let other = bed.pair(bed.other).unwrap();
     assert!(bed.device.complete_request(other, DtoStatus::Success));
     progress(&bed);
@@ -252,8 +253,8 @@ fn interrupt(case: &'static Case, chosen: u32, controls: bool) -> u32 {
 /// A handler may post, bind, dequeue and notify at each release of a lock in each call.
 ///
 /// Its calls are made, unless the interrupted one changes what they use. Accepted posts complete
-/// once, no notification is lost, and whoever was refused is told when to look again. The device gets
-/// no command while interrupts are masked.
+/// once, no notification is lost, and whoever was refused is told when to look again. The device
+/// gets no command while interrupts are masked.
 ///
 /// Spec: GEN-16, DTO-07, EVG-01
 #[test]

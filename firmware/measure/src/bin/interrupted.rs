@@ -2,10 +2,10 @@
 //!
 //! The critical section of the image pends an interrupt before it unmasks interrupts. Its handler
 //! posts to an endpoint that no call touches, to one that the calls change and to a dispatcher; the
-//! device completes the posts to the first one, and the handler dequeues their completions. The image
-//! ends with success if each call does what it would do without, all posts to the first endpoint are
-//! accepted and complete once, each other refusal is one of GEN-16, and no command to the device was
-//! given with interrupts masked.
+//! device completes the posts to the first one, and the handler dequeues their completions. The
+//! image ends with success if each call does what it would do without, all posts to the first
+//! endpoint are accepted and complete once, each other refusal is one of GEN-16, and no command to
+//! the device was given with interrupts masked.
 #![no_std]
 #![no_main]
 
@@ -87,7 +87,7 @@ use setup::{Adapter, ENDPOINT, SHARED_QUEUE, Storage};
 /// Event slots: asynchronous, connection and consumer dispatchers, one of which is resized.
 const EVENTS: usize = 32;
 
-/// What the handler uses.
+/// The adapter and the objects that the handler uses.
 #[derive(Clone, Copy)]
 struct Work {
     ia: &'static Adapter<'static>,

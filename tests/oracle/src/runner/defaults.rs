@@ -1,4 +1,4 @@
-//! What a backend and a driver do that have only what is required.
+//! A backend and a driver that implement only the required functions.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -23,7 +23,8 @@ const fn run(
     }
 }
 
-/// Abbreviations in command lines, and their texts. `DAT`, `PORT` and `TMP` are replaced at the run.
+/// Abbreviations in command lines, and their texts. `DAT`, `PORT` and `TMP` are replaced at the
+/// run.
 pub(super) const LONG: [(&str, &str); 6] = [
     ("SERVE", "DAT serve --port PORT --path"),
     ("PERF", "DAT perf --connect 127.0.0.1:PORT --json --path"),

@@ -84,7 +84,33 @@ fn is_refused(adapter: &mut Adapter, what: &str, bytes: &[u8], files: &[Borrowed
     talk(&made(adapter, target));
 }
 
-/// Spec: ROCE-219
+/// A process may have any name of a socket, but not the addresses of other hosts.
+///
+/// Spec: ROCE-217, ROCE-282
+#[test]
+fn no_pair_leads_to_an_address_of_another_host() {
+    let (identity, own) = dialler();
+    for foreign in ["192.0.2.1", "2001:db8::1"] {
+        let adapter = Adapter::at(foreign);
+        let dial = Dial::new(&identity, own, adapter.address, First::Offer, ZERO);
+        assert!(matches!(dial, Err(Refusal::Elsewhere)), "{foreign}");
+        let mut wildcard = Adapter::at("::");
+        let misled = Hello {
+            target: wildcard.target(foreign),
+            ..question(&wildcard)
+        };
+        let stranger = stranger(&wildcard);
+        let (_memory, file) = Memory::create().unwrap();
+        say(&stranger, &misled.encode().unwrap(), &[file.as_fd()]);
+        wildcard.accept(ZERO);
+        assert!(
+            wildcard.pairs.0.is_empty() && is_closed(&stranger),
+            "{foreign}"
+        );
+    }
+}
+
+/// Spec: ROCE-219, ROCE-282
 #[test]
 fn other_questions_than_a_diallers_are_refused() {
     let mut adapter = Adapter::at("127.0.0.1");
@@ -112,6 +138,14 @@ fn other_questions_than_a_diallers_are_refused() {
             ..question(&adapter)
         };
         is_refused(&mut adapter, target, &misled.encode().unwrap(), &[file]);
+    }
+    // A name of another host, which receivers of datagrams would answer.
+    for own in ["192.0.2.9:4791", "[2001:db8::9]:4791"] {
+        let forged = Hello {
+            own: own.parse().unwrap(),
+            ..question(&adapter)
+        };
+        is_refused(&mut adapter, own, &forged.encode().unwrap(), &[file]);
     }
     is_refused(&mut adapter, "short", &hello[..hello.len() - 1], &[file]);
     is_refused(&mut adapter, "one byte", &[0], &[file]);

@@ -12,7 +12,7 @@ use crate::memory::{LmrMemory, LmrRequest, Region, RmrTriplet};
 use crate::testing::fixture::{PEER, SMALL};
 use crate::time::Instant;
 
-/// What the call changes, and so refuses to a handler.
+/// The object that the call changes, and so refuses to a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Changes {
     /// Nothing that the handler uses: all of its calls are made.

@@ -45,38 +45,54 @@ fn check_records(bed: &Bed) {
     bed.ia.ep_free(ep).unwrap();
 }
 
+/// Frees an endpoint during the dequeue of the completion of its request, at each release in turn.
+///
+/// `check` takes the outcome of each dequeue. Returns how many were interrupted.
+fn free_during_dequeues(
+    post: impl Fn(&Bed),
+    status: DtoStatus,
+    check: impl Fn(&Bed, Result<Event>),
+) -> u32 {
+    let mut interrupted = 0;
+    loop {
+        let bed = Rc::new(Bed::new());
+        post(&bed);
+        let pair = bed.pair(bed.ep).unwrap();
+        assert!(bed.device.complete_request(pair, status));
+        let (has_run, outcome) = dequeue(&bed, interrupted + 1, |bed| {
+            bed.ia.ep_free(bed.ep).unwrap();
+            check_records(bed);
+        });
+        if !has_run {
+            return interrupted;
+        }
+        interrupted += 1;
+        check(&bed, outcome);
+        check_records(&bed);
+    }
+}
+
 /// A bind has its effect although its endpoint is freed before its event is made.
 ///
 /// Spec: GEN-16, RMB-42
 #[test]
 fn a_polled_bind_is_not_flushed() {
-    let mut interrupted = 0;
-    for chosen in 1.. {
-        let bed = Rc::new(Bed::new());
+    let bind = |bed: &Bed| {
         let opens = MemoryPrivileges::REMOTE_WRITE;
         bed.ia
             .rmr_bind(bed.rmr, &bed.segment, opens, bed.ep, 9, NOTHING)
             .unwrap();
-        let pair = bed.pair(bed.ep).unwrap();
-        assert!(bed.device.complete_request(pair, DtoStatus::Success));
-        let (has_run, outcome) = dequeue(&bed, chosen, |bed| {
-            bed.ia.ep_free(bed.ep).unwrap();
-            check_records(bed);
-        });
-        if !has_run {
-            break;
-        }
-        interrupted += 1;
+    };
+    let interrupted = free_during_dequeues(bind, DtoStatus::Success, |bed, outcome| {
         if let Ok(event) = outcome {
             assert!(matches!(event, Event::RmrBind(done) if done.cookie == 9));
         }
         let bound = bed.ia.rmr_query(bed.rmr, RmrFields::all()).unwrap();
-        assert!(bound.binding.is_some(), "flushed at {chosen}");
-        assert!(bed.ia.lmr_free(bed.lmr).is_err(), "exposed at {chosen}");
+        assert!(bound.binding.is_some(), "flushed");
+        assert!(bed.ia.lmr_free(bed.lmr).is_err(), "exposed");
         bed.ia.rmr_free(bed.rmr).unwrap();
         bed.ia.lmr_free(bed.lmr).unwrap();
-        check_records(&bed);
-    }
+    });
     assert!(interrupted > 2, "{interrupted}");
 }
 
@@ -145,25 +161,12 @@ fn a_bind_during_the_dequeue_of_another_is_the_last() {
 /// Spec: GEN-16, EPF-02
 #[test]
 fn a_polled_failure_is_reported_or_stale() {
-    let mut interrupted = 0;
-    for chosen in 1.. {
-        let bed = Rc::new(Bed::new());
-        bed.ia.post_send(bed.ep, &[], 9, NOTHING).unwrap();
-        let pair = bed.pair(bed.ep).unwrap();
-        assert!(bed.device.complete_request(pair, DtoStatus::RemoteAccess));
-        let (has_run, outcome) = dequeue(&bed, chosen, |bed| {
-            bed.ia.ep_free(bed.ep).unwrap();
-            check_records(bed);
-        });
-        if !has_run {
-            break;
-        }
-        interrupted += 1;
+    let send = |bed: &Bed| bed.ia.post_send(bed.ep, &[], 9, NOTHING).unwrap();
+    let interrupted = free_during_dequeues(send, DtoStatus::RemoteAccess, |_, outcome| {
         if let Ok(event) = outcome {
             assert!(matches!(event, Event::Dto(done) if done.cookie == 9));
         }
-        check_records(&bed);
-    }
+    });
     assert!(interrupted > 1, "{interrupted}");
 }
 
