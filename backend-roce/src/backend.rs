@@ -15,7 +15,7 @@ use dat_core::backend::{
 use dat_core::time::Instant;
 use dat_queues::{Owner, PairLimits, PairSetup, SharedReceives, State, Watermarks, room, within};
 
-use crate::adapter::{Adapter, Completions, Pair, SEGMENTS, Slab, port_of};
+use crate::adapter::{Adapter, Completions, PORTS, Pair, SEGMENTS, Slab, port_of};
 use crate::attributes;
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
@@ -24,15 +24,12 @@ use crate::queues::{RoceCompletionQueue, RoceExecutor, RoceReceiveQueue, RoceSen
 use crate::shared::Shared;
 use crate::wait::RoceWait;
 
-/// First port that an adapter chooses for a service point, above those of clients.
-const FIRST_CHOSEN: u16 = 61_000;
-
 /// An adapter that speaks RoCEv2 over a port for datagrams.
 ///
 /// Dropping it ends its connections and removes its regions.
 pub struct RoceBackend {
     shared: Arc<Shared>,
-    /// The next port to choose for a service point.
+    /// The next port to claim for a service point, or for QPNs of a device.
     next_port: u16,
     /// The thread that serves the adapter.
     #[cfg(feature = "udp")]
@@ -62,7 +59,7 @@ impl RoceBackend {
         let adapter = Adapter::new(options, port.address(), port.run_packets())?;
         Some(Self {
             shared: Arc::new(Shared::new(adapter, port, clock, generation)?),
-            next_port: FIRST_CHOSEN,
+            next_port: *PORTS.start(),
             #[cfg(feature = "udp")]
             service: None,
         })
@@ -638,7 +635,7 @@ impl RoceBackend {
         self.shared.check_process()?;
         let (qualifier, claimed) = match qualifier {
             Some(qualifier) => (qualifier, self.claim(qualifier)?),
-            None => self.choose_qualifier()?,
+            None => (self.claim_another()?.into(), true),
         };
         let key = self
             .shared
@@ -679,16 +676,16 @@ impl RoceBackend {
         }
     }
 
-    /// Chooses a qualifier whose port is free; returns it with true, for a claimed port.
-    fn choose_qualifier(&mut self) -> Result<(u64, bool), BackendError> {
-        for _ in FIRST_CHOSEN..u16::MAX {
+    /// Claims a port that the adapter does not have.
+    pub(crate) fn claim_another(&mut self) -> Result<u16, BackendError> {
+        for _ in PORTS {
             let port = self.next_port;
-            self.next_port = port.checked_add(1).unwrap_or(FIRST_CHOSEN);
+            self.next_port = port.checked_add(1).unwrap_or(*PORTS.start());
             if self.shared.enter(|adapter| adapter.has_port(port)) {
                 continue;
             }
             match self.shared.port().claim(port) {
-                Ok(()) => return Ok((port.into(), true)),
+                Ok(()) => return Ok(port),
                 Err(ClaimError::InUse | ClaimError::NotLocal(NotLocal::Taken)) => {}
                 Err(refused) => return Err(self.unclaimed(refused)),
             }

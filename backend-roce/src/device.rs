@@ -36,7 +36,7 @@ use crate::attributes;
 use crate::backend::{RoceBackend, RoceDriver};
 use crate::counts::AdapterCounts;
 use crate::options::RoceOptions;
-use crate::port::{ClaimError, LocalNumber, Port};
+use crate::port::{LocalNumber, Port};
 use crate::proto::packet::NakCode;
 #[cfg(feature = "udp")]
 use crate::proto::packet::UDP_PORT;
@@ -495,7 +495,8 @@ impl RoceDevice {
             let pair = adapter.pairs.get_mut(key);
             pair.is_some_and(|pair| pair.reserve_inline(inline))
         });
-        let number = has_room.then(|| self.number_pair(key)).flatten();
+        let number = has_room.then(|| self.number_pair(&mut backend, key));
+        let number = number.flatten();
         if number.is_none() {
             self.shared.enter(|adapter| adapter.destroy_pair(key));
         }
@@ -503,27 +504,17 @@ impl RoceDevice {
     }
 
     /// Gives a queue pair a QPN; claims another port if those of the device have none left.
-    fn number_pair(&self, key: usize) -> Option<u32> {
+    fn number_pair(&self, backend: &mut RoceBackend, key: usize) -> Option<u32> {
         let number = |adapter: &mut Adapter| adapter.number_pair(key);
         if let Some(qpn) = self.shared.enter(number) {
             return Some(qpn);
         }
-        for port in PORTS {
-            if self.shared.enter(|adapter| adapter.has_port(port)) {
-                continue;
-            }
-            match self.shared.port().claim(port) {
-                Ok(()) => {}
-                Err(ClaimError::InUse) => continue,
-                Err(_) => return None,
-            }
-            if !self.shared.enter(|adapter| adapter.number_port(port)) {
-                self.shared.port().release(port);
-                return None;
-            }
-            return self.shared.enter(number);
+        let port = backend.claim_another().ok()?;
+        if !self.shared.enter(|adapter| adapter.number_port(port)) {
+            self.shared.port().release(port);
+            return None;
         }
-        None
+        self.shared.enter(number)
     }
 
     /// Returns the state of a queue pair.

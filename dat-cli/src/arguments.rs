@@ -172,16 +172,16 @@ pub(crate) struct DeviceName {
 /// A way between two ends on roce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PathName {
-    /// Shared memory to a process of this user on this host, UDP to others
+    /// Shared memory to processes of this user on this host, UDP to others
     Any,
-    /// Shared memory, to a process of this user on this host; others are refused
+    /// Shared memory to processes of this user on this host; others are refused
     Local,
     /// UDP
     Packets,
 }
 
 impl PathName {
-    /// Returns the name in an address.
+    /// Returns the name in an address, and in a setting of the library of `dat run`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -309,24 +309,13 @@ pub(crate) struct RunArguments {
     pub(crate) address: Option<SocketAddr>,
     /// Use this way to peers [default: any]
     #[arg(long, value_enum, value_name = "WAY")]
-    pub(crate) path: Option<RunPath>,
+    pub(crate) path: Option<PathName>,
     /// Print the environment of the program, a variable per line
     #[arg(long, conflicts_with = "program")]
     pub(crate) print_env: bool,
     /// The program, and all its arguments
     #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
-}
-
-/// A way of a program's device to its peers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RunPath {
-    /// Shared memory to processes of this user on this host, UDP to others
-    Any,
-    /// Shared memory; others are refused
-    Local,
-    /// UDP
-    Packets,
 }
 
 #[derive(Args)]

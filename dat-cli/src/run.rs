@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde::Serialize;
 
-use crate::arguments::{RunArguments, RunPath};
+use crate::arguments::RunArguments;
 use crate::failure::{Failure, FailureKind, Result};
 use crate::output::Output;
 
@@ -171,17 +171,6 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
         what: format!("cannot run {}", program.display()),
         why: error.to_string(),
         remedy: remedy.into(),
-    }
-}
-
-impl RunPath {
-    /// Returns the name that the library reads.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Any => "any",
-            Self::Local => "local",
-            Self::Packets => "packets",
-        }
     }
 }
 

@@ -84,6 +84,15 @@ const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_ZERO_BASED
     | IBV_ACCESS_HUGETLB;
 
+/// Returns the rights of peers that access flags name.
+pub(crate) const fn rights(flags: c_uint) -> RemoteRights {
+    RemoteRights {
+        read: flags & IBV_ACCESS_REMOTE_READ != 0,
+        write: flags & IBV_ACCESS_REMOTE_WRITE != 0,
+        atomic: flags & IBV_ACCESS_REMOTE_ATOMIC != 0,
+    }
+}
+
 /// Returns the access that flags name.
 fn access(flags: c_uint, address: Option<u64>) -> Result<RegionAccess> {
     let has = |flag| flags & flag != 0;
@@ -95,11 +104,7 @@ fn access(flags: c_uint, address: Option<u64>) -> Result<RegionAccess> {
     let zero = has(IBV_ACCESS_ZERO_BASED).then_some(0);
     Ok(RegionAccess {
         local_write,
-        remote: RemoteRights {
-            read: has(IBV_ACCESS_REMOTE_READ),
-            write: has(IBV_ACCESS_REMOTE_WRITE),
-            atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
-        },
+        remote: rights(flags),
         address: address.or(zero),
     })
 }

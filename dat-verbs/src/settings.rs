@@ -37,10 +37,8 @@ impl Settings {
                 Some(text) => parse_ip(text).map_err(|_| Errno::EINVAL)?,
             },
             path: match path {
-                None | Some("any") => PathChoice::Any,
-                Some("packets") => PathChoice::Packets,
-                Some("local") => PathChoice::Local,
-                Some(_) => return Err(Errno::EINVAL),
+                None => PathChoice::default(),
+                Some(text) => text.parse().map_err(|_| Errno::EINVAL)?,
             },
         })
     }

@@ -13,7 +13,7 @@ use super::timers::after;
 use crate::proto::packet::UDP_PORT;
 use crate::reserve::Reserve;
 
-/// Ports that a QPN can name.
+/// Ports that an adapter chooses, above those of clients; a QPN can name them.
 pub(crate) const PORTS: core::ops::RangeInclusive<u16> = 61_000..=u16::MAX;
 
 /// Port of QPNs whose upper bits are 0.

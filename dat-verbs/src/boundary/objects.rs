@@ -139,9 +139,10 @@ impl<K: Kind> Handle<K> {
 
     /// As [`get`](Self::get), for calls that the interface has programs make on live objects only.
     #[inline]
-    pub(crate) fn trusted(&self) -> Option<&K> {
+    pub(crate) fn trusted(&self) -> Result<&K> {
+        require(!self.0.is_null(), Errno::EINVAL)?;
         // SAFETY: as above; the program passes null or a live object of this kind.
-        (!self.0.is_null()).then(|| unsafe { &(*self.object()).own })
+        Ok(unsafe { &(*self.object()).own })
     }
 
     /// Returns a copy of the structure.

@@ -2,6 +2,8 @@
 
 use core::ffi::c_int;
 
+use dat_core::backend::RemoteRange;
+
 use super::layout::{
     ibv_ah, ibv_cq_ex, ibv_data_buf, ibv_gid, ibv_mw, ibv_mw_bind_info, ibv_qp_ex,
     ibv_qp_init_attr, ibv_send_wr, ibv_sge, ibv_wc_status,
@@ -47,18 +49,24 @@ impl ibv_data_buf {
 
 impl ibv_send_wr {
     /// Returns the address and the key of an RDMA request.
-    pub(crate) const fn remote(&self) -> (u64, u32) {
+    pub(crate) const fn remote(&self) -> RemoteRange {
         // SAFETY: all fields are numbers, and null or a pointer.
         let rdma = unsafe { self.wr.rdma };
-        (rdma.remote_addr, rdma.rkey)
+        RemoteRange {
+            address: rdma.remote_addr,
+            key: rdma.rkey,
+        }
     }
 
     /// Returns the address, the key and both operands of an atomic request.
-    pub(crate) const fn atomic(&self) -> (u64, u32, u64, u64) {
+    pub(crate) const fn atomic(&self) -> (RemoteRange, u64, u64) {
         // SAFETY: as above.
         let atomic = unsafe { self.wr.atomic };
-        let (compare_add, swap) = (atomic.compare_add, atomic.swap);
-        (atomic.remote_addr, atomic.rkey, compare_add, swap)
+        let remote = RemoteRange {
+            address: atomic.remote_addr,
+            key: atomic.rkey,
+        };
+        (remote, atomic.compare_add, atomic.swap)
     }
 
     /// Returns the address handle, the QPN and the key of the receiver of a datagram.

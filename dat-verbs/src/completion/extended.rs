@@ -62,7 +62,7 @@ pub(crate) extern "C" fn start_poll(
 ) -> c_int {
     let handle = Handle::<Queue>::at(queue);
     code(|| {
-        let own = handle.trusted().ok_or(Errno::EINVAL)?;
+        let own = handle.trusted()?;
         let mask = In::at(attributes)
             .get()
             .map_or(0, |attributes| attributes.comp_mask);
@@ -75,11 +75,11 @@ pub(crate) extern "C" fn start_poll(
 
 extern "C" fn next_poll(queue: *mut ibv_cq_ex) -> c_int {
     let handle = Handle::<Queue>::at(queue);
-    code(|| advance(handle, handle.trusted().ok_or(Errno::EINVAL)?))
+    code(|| advance(handle, handle.trusted()?))
 }
 
 extern "C" fn end_poll(queue: *mut ibv_cq_ex) {
-    if let Some(own) = Handle::<Queue>::at(queue).trusted() {
+    if let Ok(own) = Handle::<Queue>::at(queue).trusted() {
         own.turns.end();
     }
 }
@@ -87,10 +87,8 @@ extern "C" fn end_poll(queue: *mut ibv_cq_ex) {
 /// Returns the completion of the turn.
 fn current(queue: *mut ibv_cq_ex) -> ibv_wc {
     let own = Handle::<Queue>::at(queue);
-    let current = own
-        .trusted()
-        .and_then(|own| own.turns.with(|current| *current));
-    current.unwrap_or_else(zeroed)
+    let current = own.trusted().map(|own| own.turns.with(|current| *current));
+    current.ok().flatten().unwrap_or_else(zeroed)
 }
 
 macro_rules! readers {

@@ -274,7 +274,7 @@ pub(crate) extern "C" fn ibv_destroy_cq(queue: Handle<Queue>) -> c_int {
 /// `poll_cq` of a context.
 pub(crate) extern "C" fn poll_cq(queue: *mut ibv_cq, most: c_int, to: *mut ibv_wc) -> c_int {
     let handle = Handle::<Queue>::at(queue);
-    let (Some(own), Ok(most)) = (handle.trusted(), usize::try_from(most)) else {
+    let (Ok(own), Ok(most)) = (handle.trusted(), usize::try_from(most)) else {
         return -1;
     };
     let mut to = Out::at(to);
@@ -291,7 +291,7 @@ pub(crate) extern "C" fn poll_cq(queue: *mut ibv_cq, most: c_int, to: *mut ibv_w
 /// `req_notify_cq` of a context.
 pub(crate) extern "C" fn req_notify_cq(queue: *mut ibv_cq, solicited_only: c_int) -> c_int {
     let handle = Handle::<Queue>::at(queue);
-    let Some(own) = handle.trusted() else {
+    let Ok(own) = handle.trusted() else {
         return libc::EINVAL;
     };
     own.device_queue().arm(solicited_only != 0);

@@ -97,19 +97,16 @@ pub(super) fn take(id: Handle<Id>, event: &ControlEvent) {
 
 /// Tells the program once that a connection has ended; returns false if it had before.
 fn end(id: Handle<Id>, own: &Id) -> bool {
-    let was_connected = {
+    {
         let mut state = own.state();
-        let was_connected = state.phase == Phase::Connected;
-        if was_connected {
-            state.phase = Phase::Disconnected;
+        if state.phase != Phase::Connected {
+            return false;
         }
-        was_connected
-    };
-    if was_connected {
-        set_state(own, IBV_QPS_ERR);
-        raise(id, &News::of(RDMA_CM_EVENT_DISCONNECTED));
+        state.phase = Phase::Disconnected;
     }
-    was_connected
+    set_state(own, IBV_QPS_ERR);
+    raise(id, &News::of(RDMA_CM_EVENT_DISCONNECTED));
+    true
 }
 
 /// Parameters of a connection, and private data.

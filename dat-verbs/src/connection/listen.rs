@@ -129,9 +129,8 @@ fn request(listener: Handle<Id>, event: &ControlEvent) {
             ..News::of(RDMA_CM_EVENT_CONNECT_REQUEST)
         };
         raise_about(listener, id, &news);
-        Ok(())
+        Ok::<_, Errno>(())
     })();
-    let made: Result<(), Errno> = made;
     if made.is_err() {
         own.places.fetch_add(1, Ordering::Relaxed);
         own.adapter.device.refuse(*request);

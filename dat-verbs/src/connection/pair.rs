@@ -17,7 +17,7 @@ use crate::errors::{Result, done, require};
 use crate::memory::Domain;
 use crate::transfer::{Wanted, create, destroy};
 
-/// Makes a completion queue for an identifier, with a channel.
+/// Makes a completion queue for an identifier, with a channel; both go with its queue pair.
 fn make_queue(id: Handle<Id>, depth: u32) -> Result<(Handle<Channel>, Handle<Queue>)> {
     let context = Handle::at(id.read()?.verbs);
     let channel = create_channel(context)?;
@@ -28,6 +28,7 @@ fn make_queue(id: Handle<Id>, depth: u32) -> Result<(Handle<Channel>, Handle<Que
     let queue = completion::create(context, &wanted, |_| ()).inspect_err(|_| {
         ibv_destroy_comp_channel(channel);
     })?;
+    id.get()?.state().own_queues.push((channel, queue));
     Ok((channel, queue))
 }
 
@@ -49,13 +50,11 @@ pub(super) fn make(id: Handle<Id>, domain: Handle<Domain>, wanted: &mut Wanted) 
         if wanted.init.send_cq.is_null() {
             let (channel, queue) = make_queue(id, wanted.init.cap.max_send_wr)?;
             wanted.init.send_cq = queue.pointer();
-            own.state().own_queues.push((channel, queue));
             id.change(|c| c.send_cq_channel = channel.pointer());
         }
         if wanted.init.recv_cq.is_null() {
             let (channel, queue) = make_queue(id, wanted.init.cap.max_recv_wr)?;
             wanted.init.recv_cq = queue.pointer();
-            own.state().own_queues.push((channel, queue));
             id.change(|c| c.recv_cq_channel = channel.pointer());
         }
         create(domain, wanted)

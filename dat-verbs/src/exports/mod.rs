@@ -11,10 +11,17 @@ use crate::context::Context;
 use crate::errors::done;
 use crate::query::gid_type;
 
-/// Makes each export a jump to the function: the compiler cannot give versions.
+/// Makes an export a jump to the function: the compiler cannot give versions.
 #[cfg(target_arch = "x86_64")]
 macro_rules! export {
-    (@ $symbol:expr, $versioned:expr, $function:path) => {
+    ($at:literal $version:literal $name:ident $function:path) => {
+        export!(
+            concat!("exported_", stringify!($name), "_", $version),
+            concat!(stringify!($name), $at, $version),
+            $function
+        );
+    };
+    ($symbol:expr, $versioned:expr, $function:path) => {
         core::arch::global_asm!(
             concat!(".pushsection .text.", $symbol, ",\"ax\",@progbits"),
             concat!(".globl ", $symbol),
@@ -27,60 +34,41 @@ macro_rules! export {
             function = sym $function,
         );
     };
-    (@ one $version:literal $name:ident = $module:ident) => {
-        export!(
-            @ concat!("exported_", stringify!($name)),
-            concat!(stringify!($name), "@@", $version),
-            crate::$module::$name
-        );
-    };
-    (@ one $version:literal $name:ident : $refusal:ident) => {
-        export!(
-            @ concat!("exported_", stringify!($name)),
-            concat!(stringify!($name), "@@", $version),
-            crate::refusals::$refusal
-        );
-    };
-    (
-        $($version:literal { $($how:ident $sign:tt $($name:ident)*;)* })*
-        old { $($old:literal { $($refusal:ident : $($old_name:ident)*;)* })* }
-    ) => {
-        $($($(export!(@ one $version $name $sign $how);)*)*)*
-        $($($(export!(
-            @ concat!("exported_old_", stringify!($old_name)),
-            concat!(stringify!($old_name), "@", $old),
-            crate::refusals::$refusal
-        );)*)*)*
-    };
 }
 
-/// Makes the exports without versions, which the usual linker has no script for.
+/// Makes an export without a version, which the usual linker has no script for.
 ///
-/// They serve references of any version, but `dlvsym` finds none.
+/// It serves references of any version, but `dlvsym` finds none. There are no old forms.
 #[cfg(target_arch = "aarch64")]
 macro_rules! export {
-    (@ $name:ident, $function:path) => {
+    ("@@" $version:literal $name:ident $function:path) => {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         extern "C" fn $name() {
             core::arch::naked_asm!("b {function}", function = sym $function)
         }
     };
-    (@ one $name:ident = $module:ident) => {
-        export!(@ $name, crate::$module::$name);
+    ("@" $version:literal $name:ident $function:path) => {};
+}
+
+/// Makes the exports of the list.
+macro_rules! exports {
+    (@ $version:literal $name:ident = $module:ident) => {
+        export!("@@" $version $name crate::$module::$name);
     };
-    (@ one $name:ident : $refusal:ident) => {
-        export!(@ $name, crate::refusals::$refusal);
+    (@ $version:literal $name:ident : $refusal:ident) => {
+        export!("@@" $version $name crate::refusals::$refusal);
     };
     (
         $($version:literal { $($how:ident $sign:tt $($name:ident)*;)* })*
         old { $($old:literal { $($refusal:ident : $($old_name:ident)*;)* })* }
     ) => {
-        $($($(export!(@ one $name $sign $how);)*)*)*
+        $($($(exports!(@ $version $name $sign $how);)*)*)*
+        $($($(export!("@" $old $old_name crate::refusals::$refusal);)*)*)*
     };
 }
 
-crate::list::calls_of_verbs!(export);
+crate::list::calls_of_verbs!(exports);
 
 /// Stores the kind of a GID.
 ///

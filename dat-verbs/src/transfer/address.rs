@@ -97,8 +97,8 @@ fn ends(header: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// Returns the address vector of a peer, from an entry of the GID table.
-fn vector(peer: IpAddr, index: usize) -> Result<ibv_ah_attr> {
+/// Returns the address vector of a peer, from an entry of the table of GIDs.
+fn vector(index: usize, peer: IpAddr) -> Result<ibv_ah_attr> {
     let mut vector: ibv_ah_attr = zeroed();
     vector.is_global = 1;
     vector.port_num = PORT;
@@ -116,7 +116,7 @@ pub(super) fn vector_between(
     let mut gids = adapter.interfaces.gids.iter();
     // Of a loop-back address that is not listed, another one stands for the device.
     let index = gids.position(|gid| gid.is_at(own)).unwrap_or(0);
-    vector(peer.ip().to_canonical(), index)
+    vector(index, peer.ip())
 }
 
 /// Returns the address vector of the sender of a datagram.
@@ -131,7 +131,7 @@ fn sender(
     let (peer, own) = ends(values(&bytes, NETWORK_HEADER)).ok_or(Errno::EINVAL)?;
     let mut gids = adapter.interfaces.gids.iter();
     let index = gids.position(|gid| gid.address == own);
-    let vector = vector(peer, index.ok_or(Errno::EINVAL)?)?;
+    let vector = vector(index.ok_or(Errno::EINVAL)?, peer)?;
     Ok(ibv_ah_attr {
         port_num: port,
         ..vector

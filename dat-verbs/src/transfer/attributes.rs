@@ -3,7 +3,7 @@
 use core::ffi::c_uint;
 
 use backend_roce::proto::PathMtu;
-use backend_roce::{ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes};
+use backend_roce::{ConnectionTerms, ReceiveAttributes, SendAttributes};
 use nix::errno::Errno;
 
 use super::address::{route, vector_between};
@@ -17,6 +17,7 @@ use crate::boundary::layout::{
     IBV_QP_SQ_PSN, IBV_QP_TIMEOUT, IBV_QPS_SQD, ibv_mtu, ibv_qp_attr, ibv_qp_state,
 };
 use crate::errors::{Result, require};
+use crate::memory::rights;
 use crate::query::PORT;
 
 /// Bits of a QPN and of a PSN.
@@ -33,16 +34,6 @@ fn path_mtu(of: PathMtu) -> ibv_mtu {
     u32::from(of.code()).min(IBV_MTU_4096)
 }
 
-/// Returns the rights that the attributes give the peer.
-pub(super) fn rights(of: &ibv_qp_attr) -> RemoteRights {
-    let has = |flag: c_uint| of.qp_access_flags & flag != 0;
-    RemoteRights {
-        read: has(IBV_ACCESS_REMOTE_READ),
-        write: has(IBV_ACCESS_REMOTE_WRITE),
-        atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
-    }
-}
-
 /// Returns what a queue pair needs to be ready to receive.
 pub(super) fn receive_attributes(adapter: &Adapter, of: &ibv_qp_attr) -> Result<ReceiveAttributes> {
     let (local, peer) = route(adapter, &of.ah_attr)?;
@@ -55,7 +46,7 @@ pub(super) fn receive_attributes(adapter: &Adapter, of: &ibv_qp_attr) -> Result<
         mtu: mtu.ok_or(Errno::EINVAL)?,
         resources: of.max_dest_rd_atomic,
         not_ready_timer: of.min_rnr_timer,
-        rights: rights(of),
+        rights: rights(of.qp_access_flags),
     })
 }
 

@@ -4,9 +4,10 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use backend_roce::{Data, Operation, Post, Receiver};
 use dat_core::backend::RemoteRange;
+use nix::errno::Errno;
 
 use super::pair::Pair;
-use super::posts::{Segments, number, post, receiver, segment};
+use super::posts::{Segments, post, receiver, segment, untaken};
 use super::window::bind_operation;
 use crate::boundary::layout::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
@@ -16,6 +17,7 @@ use crate::boundary::layout::{
     ibv_qp_cap, ibv_qp_create_send_ops_flags, ibv_qp_ex, ibv_sge,
 };
 use crate::boundary::{Handle, In, next_request, values};
+use crate::errors::{Result, code, require};
 
 /// Operations that the calls can build.
 pub(super) const OPERATIONS: u64 = (PLAIN | IBV_QP_EX_WITH_BIND_MW) as u64;
@@ -30,7 +32,7 @@ pub(super) struct Begun {
     /// Data in place of segments.
     inline: Option<Vec<u8>>,
     /// Error if it cannot be posted; its data is not kept then.
-    refusal: Option<c_int>,
+    refusal: Option<Errno>,
 }
 
 /// Gives a queue pair these calls.
@@ -85,7 +87,7 @@ plain! {
 /// Begins a request.
 fn begin(pair: *mut ibv_qp_ex, operation: Operation) {
     let handle = Handle::<Pair>::at(pair);
-    let Some(own) = handle.trusted() else {
+    let Ok(own) = handle.trusted() else {
         return;
     };
     let (token, flags) = next_request(&handle);
@@ -103,7 +105,7 @@ fn begin(pair: *mut ibv_qp_ex, operation: Operation) {
 
 /// Changes the request that was begun last.
 fn change(pair: *mut ibv_qp_ex, change: impl FnOnce(&mut Begun, &ibv_qp_cap)) {
-    if let Some(own) = Handle::<Pair>::at(pair).trusted() {
+    if let Ok(own) = Handle::<Pair>::at(pair).trusted() {
         own.turns.with(|requests| {
             if let Some(last) = requests.last_mut() {
                 change(last, &own.init.cap);
@@ -115,7 +117,7 @@ fn change(pair: *mut ibv_qp_ex, change: impl FnOnce(&mut Begun, &ibv_qp_cap)) {
 impl Begun {
     fn refuse_if(&mut self, is_long: bool) {
         if is_long {
-            self.refusal = self.refusal.or(Some(libc::EINVAL));
+            self.refusal = self.refusal.or(Some(Errno::EINVAL));
         }
     }
 
@@ -141,14 +143,14 @@ impl Begun {
 }
 
 extern "C" fn start(pair: *mut ibv_qp_ex) {
-    if let Some(own) = Handle::<Pair>::at(pair).trusted() {
+    if let Ok(own) = Handle::<Pair>::at(pair).trusted() {
         own.turns.begin();
         own.turns.with(Vec::clear);
     }
 }
 
 extern "C" fn abort(pair: *mut ibv_qp_ex) {
-    if let Some(own) = Handle::<Pair>::at(pair).trusted() {
+    if let Ok(own) = Handle::<Pair>::at(pair).trusted() {
         own.turns.close(Vec::clear);
     }
 }
@@ -157,11 +159,7 @@ extern "C" fn abort(pair: *mut ibv_qp_ex) {
 ///
 /// # Errors
 /// `EINVAL`: the device refuses it; others as its parts were refused.
-fn with_post(
-    own: &Pair,
-    one: &Begun,
-    act: impl FnOnce(&Post<'_>) -> Result<(), c_int>,
-) -> Result<(), c_int> {
+fn with_post(own: &Pair, one: &Begun, act: impl FnOnce(&Post<'_>) -> Result<()>) -> Result<()> {
     let sends = matches!(one.operation, Operation::Send(_));
     let has_no_data = matches!(
         one.operation,
@@ -172,7 +170,7 @@ fn with_post(
         || has_no_data && !one.segments.is_empty()
         || is_datagram && !sends
         || is_datagram != one.receiver.is_some();
-    if let Some(refusal) = one.refusal.or(is_wrong.then_some(libc::EINVAL)) {
+    if let Some(refusal) = one.refusal.or(is_wrong.then_some(Errno::EINVAL)) {
         return Err(refusal);
     }
     let parts = [one.inline.as_deref().unwrap_or_default()];
@@ -185,33 +183,31 @@ fn with_post(
 }
 
 /// Posts all requests of the turn, or none.
-fn post_all(own: &Pair, requests: &[Begun]) -> Result<(), c_int> {
+fn post_all(own: &Pair, requests: &[Begun]) -> Result<()> {
     for one in requests {
         with_post(own, one, |_| Ok(()))?;
     }
     let posted = own.adapter.device.post(own.qpn, |posts| {
-        if posts.room() < requests.len() {
-            return Err(libc::ENOMEM);
-        }
+        require(posts.room() >= requests.len(), Errno::ENOMEM)?;
         for one in requests {
-            with_post(own, one, |one| posts.post(one).map_err(number))?;
+            with_post(own, one, |one| posts.post(one).map_err(untaken))?;
         }
         Ok(())
     });
-    posted.map_err(number).and_then(|posted| posted)
+    posted.map_err(untaken)?
 }
 
 extern "C" fn complete(pair: *mut ibv_qp_ex) -> c_int {
     let handle = Handle::<Pair>::at(pair);
-    let Some(own) = handle.trusted() else {
-        return libc::EINVAL;
-    };
-    let posted = own.turns.close(|requests| {
-        let posted = post_all(own, requests);
-        requests.clear();
-        posted
-    });
-    posted.unwrap_or(Err(libc::EINVAL)).err().unwrap_or(0)
+    code(|| {
+        let own = handle.trusted()?;
+        let posted = own.turns.close(|requests| {
+            let posted = post_all(own, requests);
+            requests.clear();
+            posted
+        });
+        posted.unwrap_or(Err(Errno::EINVAL))
+    })
 }
 
 extern "C" fn wr_bind_mw(
@@ -220,7 +216,7 @@ extern "C" fn wr_bind_mw(
     key: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    let info = In::at(info).get().map_err(|_| libc::EINVAL);
+    let info = In::at(info).get();
     match info.and_then(|info| bind_operation(window, key, &info)) {
         Ok(operation) => begin(pair, operation),
         Err(error) => {

@@ -10,7 +10,7 @@ use backend_roce::{INLINE_MAX, PairOptions, PairState, SendAttributes, Tuning};
 use dat_core::backend::{BackendError, ControlEvent};
 use nix::errno::Errno;
 
-use super::attributes::{agreed, merged, receive_attributes, rights, send_attributes};
+use super::attributes::{agreed, merged, receive_attributes, send_attributes};
 use super::building::{self, Begun};
 use super::shared::SharedQueue;
 use super::transitions;
@@ -29,7 +29,7 @@ use crate::completion::Queue;
 use crate::context::AsyncEvents;
 use crate::errors::{Result, ask_for_memory, code, or, refused, require};
 use crate::locks::lock;
-use crate::memory::Domain;
+use crate::memory::{Domain, rights};
 use crate::turns::Turns;
 
 /// Inline data that each queue pair may have: programs rely on some, as devices grant it unasked.
@@ -405,6 +405,7 @@ impl Pair {
         has_rights: bool,
     ) -> Result<()> {
         let (device, managed) = (&self.adapter.device, &self.adapter.managed);
+        let rights = rights(with.qp_access_flags);
         let entered = match (from, to) {
             (_, IBV_QPS_RESET) => {
                 managed.remove(self.qpn);
@@ -432,13 +433,13 @@ impl Pair {
             }
             (IBV_QPS_RTR, IBV_QPS_RTS) => {
                 let ready = device.ready_to_send(self.qpn, &send_attributes(with));
-                ready.and_then(|()| device.set_rights(self.qpn, rights(with)))
+                ready.and_then(|()| device.set_rights(self.qpn, rights))
             }
             (IBV_QPS_SQD, IBV_QPS_SQD) => {
                 let changed = device.change_requests(self.qpn, &send_attributes(with));
-                changed.and_then(|()| device.set_rights(self.qpn, rights(with)))
+                changed.and_then(|()| device.set_rights(self.qpn, rights))
             }
-            _ if has_rights => device.set_rights(self.qpn, rights(with)),
+            _ if has_rights => device.set_rights(self.qpn, rights),
             _ => Ok(()),
         };
         entered.map_err(refused)
@@ -451,7 +452,7 @@ impl Pair {
         sends: Option<SendAttributes>,
     ) -> core::result::Result<(), BackendError> {
         let tuning = Tuning {
-            rights: rights(with),
+            rights: rights(with.qp_access_flags),
             not_ready_timer: with.min_rnr_timer,
             sends,
         };

@@ -3,7 +3,8 @@
 use core::ffi::{c_int, c_uint};
 
 use backend_roce::{Data, Operation, Post, PostError, Posts, Receiver};
-use dat_core::backend::{RemoteRange, Segment};
+use dat_core::backend::Segment;
+use nix::errno::Errno;
 use smallvec::SmallVec;
 
 use super::address::AddressHandle;
@@ -18,15 +19,16 @@ use crate::boundary::layout::{
     IBV_WR_TSO, ibv_ah, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq,
 };
 use crate::boundary::{Handle, In, Out, segments};
+use crate::errors::{Result, code, require};
 
 /// Segments of a request; four need no allocation.
 pub(super) type Segments = SmallVec<[Segment; 4]>;
 
-/// Returns the number of an error.
-pub(super) const fn number(error: PostError) -> c_int {
+/// Returns the error of the system for a request that is not taken.
+pub(super) const fn untaken(error: PostError) -> Errno {
     match error {
-        PostError::Full => libc::ENOMEM,
-        PostError::State | PostError::Invalid => libc::EINVAL,
+        PostError::Full => Errno::ENOMEM,
+        PostError::State | PostError::Invalid => Errno::EINVAL,
     }
 }
 
@@ -39,11 +41,9 @@ pub(super) const fn segment(from: &ibv_sge) -> Segment {
 }
 
 /// Returns the receiver of a datagram.
-pub(super) fn receiver(
-    (address, qpn, key): (*mut ibv_ah, u32, u32),
-) -> Result<Receiver, PostError> {
+pub(super) fn receiver((address, qpn, key): (*mut ibv_ah, u32, u32)) -> Result<Receiver> {
     let handle = Handle::<AddressHandle>::at(address);
-    let (local, peer) = handle.trusted().ok_or(PostError::Invalid)?.route;
+    let (local, peer) = handle.trusted()?.route;
     Ok(Receiver {
         local,
         peer,
@@ -52,20 +52,15 @@ pub(super) fn receiver(
     })
 }
 
-fn operation(request: &ibv_send_wr) -> Result<Operation, c_int> {
-    let remote = || {
-        let (address, key) = request.remote();
-        RemoteRange { address, key }
-    };
+fn operation(request: &ibv_send_wr) -> Result<Operation> {
     let immediate = || Some(request.immediate());
-    let (address, key, compare_add, swap) = request.atomic();
-    let word = RemoteRange { address, key };
+    let (word, compare_add, swap) = request.atomic();
     Ok(match request.opcode {
         IBV_WR_SEND => Operation::Send(None),
         IBV_WR_SEND_WITH_IMM => Operation::Send(immediate()),
-        IBV_WR_RDMA_WRITE => Operation::Write(remote(), None),
-        IBV_WR_RDMA_WRITE_WITH_IMM => Operation::Write(remote(), immediate()),
-        IBV_WR_RDMA_READ => Operation::Read(remote()),
+        IBV_WR_RDMA_WRITE => Operation::Write(request.remote(), None),
+        IBV_WR_RDMA_WRITE_WITH_IMM => Operation::Write(request.remote(), immediate()),
+        IBV_WR_RDMA_READ => Operation::Read(request.remote()),
         IBV_WR_ATOMIC_FETCH_AND_ADD => Operation::FetchAdd(word, compare_add),
         IBV_WR_ATOMIC_CMP_AND_SWP => Operation::CompareSwap {
             remote: word,
@@ -78,8 +73,8 @@ fn operation(request: &ibv_send_wr) -> Result<Operation, c_int> {
             let (window, key, info) = request.binding();
             bind_operation(window, key, &info)?
         }
-        IBV_WR_TSO | IBV_WR_DRIVER1 | IBV_WR_ATOMIC_WRITE => return Err(libc::EOPNOTSUPP),
-        _ => return Err(libc::EINVAL),
+        IBV_WR_TSO | IBV_WR_DRIVER1 | IBV_WR_ATOMIC_WRITE => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno::EINVAL),
     })
 }
 
@@ -106,10 +101,9 @@ pub(super) fn post<'a>(
     flags: c_uint,
     (operation, receiver): (Operation, Option<Receiver>),
     data: Data<'a>,
-) -> Result<Post<'a>, c_int> {
-    if receiver.is_some() && !fits(&data, pair.adapter.interfaces.mtu.bytes()) {
-        return Err(libc::EINVAL);
-    }
+) -> Result<Post<'a>> {
+    let fits = receiver.is_none() || fits(&data, pair.adapter.interfaces.mtu.bytes());
+    require(fits, Errno::EINVAL)?;
     Ok(Post {
         token,
         operation,
@@ -121,25 +115,25 @@ pub(super) fn post<'a>(
     })
 }
 
-fn post_one(pair: &Pair, posts: &mut Posts<'_>, request: &ibv_send_wr) -> Result<(), c_int> {
+fn post_one(pair: &Pair, posts: &mut Posts<'_>, request: &ibv_send_wr) -> Result<()> {
     let (first, most) = (In::at(request.sg_list), pair.init.cap.max_send_sge);
-    let segments = segments(&first, request.num_sge, most).ok_or(libc::EINVAL)?;
+    let segments = segments(&first, request.num_sge, most).ok_or(Errno::EINVAL)?;
     let receiver = match pair.init.qp_type {
-        IBV_QPT_UD => Some(receiver(request.receiver()).map_err(number)?),
+        IBV_QPT_UD => Some(receiver(request.receiver())?),
         _ => None,
     };
     let what = (operation(request)?, receiver);
     let flags = request.send_flags;
-    if flags & IBV_SEND_INLINE != 0 {
-        let parts: SmallVec<[&[u8]; 4]> = segments.iter().map(|part| part.bytes()).collect();
-        let data = Data::Inline(&parts);
-        let one = post(pair, request.wr_id, flags, what, data)?;
-        return posts.post(&one).map_err(number);
-    }
-    let segments: Segments = segments.iter().map(segment).collect();
-    let data = Data::Segments(&segments);
+    let (parts, list): (SmallVec<[&[u8]; 4]>, Segments);
+    let data = if flags & IBV_SEND_INLINE != 0 {
+        parts = segments.iter().map(|part| part.bytes()).collect();
+        Data::Inline(&parts)
+    } else {
+        list = segments.iter().map(segment).collect();
+        Data::Segments(&list)
+    };
     let one = post(pair, request.wr_id, flags, what, data)?;
-    posts.post(&one).map_err(number)
+    posts.post(&one).map_err(untaken)
 }
 
 /// `post_send` of a context.
@@ -150,34 +144,28 @@ pub(crate) extern "C" fn post_send(
 ) -> c_int {
     let handle = Handle::<Pair>::at(pair);
     let mut next = first;
-    let mut post_all = |own: &Pair| {
-        let posted = own.adapter.device.post(own.qpn, |posts| {
-            while let Some(request) = In::at(next).look() {
-                post_one(own, posts, request)?;
-                next = request.next;
-            }
-            Ok(())
+    code(|| {
+        let posted = handle.trusted().and_then(|own| {
+            let posted = own.adapter.device.post(own.qpn, |posts| {
+                while let Some(request) = In::at(next).look() {
+                    post_one(own, posts, request)?;
+                    next = request.next;
+                }
+                Ok(())
+            });
+            posted.map_err(untaken)?
         });
-        posted.map_err(number).and_then(|posted| posted)
-    };
-    let posted = handle.trusted().ok_or(libc::EINVAL);
-    match posted.and_then(&mut post_all) {
-        Ok(()) => 0,
-        Err(error) => {
-            Out::at(bad).set(next);
-            error
-        }
-    }
+        posted.inspect_err(|_| Out::at(bad).set(next))
+    })
 }
 
 /// Posts receives of a list by `post`, of at most `most` segments each.
 fn post_receives(
-    first: *mut ibv_recv_wr,
+    mut next: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
     most: u32,
-    mut post: impl FnMut(u64, &[Segment]) -> Result<(), PostError>,
-) -> c_int {
-    let mut next = first;
+    mut post: impl FnMut(u64, &[Segment]) -> core::result::Result<(), PostError>,
+) -> Result<()> {
     while let Some(receive) = In::at(next).look() {
         let list = In::at(receive.sg_list);
         let posted = segments(&list, receive.num_sge, most).ok_or(PostError::Invalid);
@@ -185,13 +173,13 @@ fn post_receives(
             let segments: Segments = segments.iter().map(segment).collect();
             post(receive.wr_id, &segments)
         });
-        if let Err(error) = posted {
+        posted.map_err(|error| {
             Out::at(bad).set(next);
-            return number(error);
-        }
+            untaken(error)
+        })?;
         next = receive.next;
     }
-    0
+    Ok(())
 }
 
 /// `post_recv` of a context.
@@ -201,12 +189,15 @@ pub(crate) extern "C" fn post_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     let handle = Handle::<Pair>::at(pair);
-    let Some(own) = handle.trusted().filter(|own| !own.is_reset()) else {
-        Out::at(bad).set(first);
-        return libc::EINVAL;
-    };
-    post_receives(first, bad, own.init.cap.max_recv_sge, |token, segments| {
-        own.adapter.device.post_receive(own.qpn, token, segments)
+    code(|| {
+        let own = handle.trusted().and_then(|own| {
+            require(!own.is_reset(), Errno::EINVAL)?;
+            Ok(own)
+        });
+        let own = own.inspect_err(|_| Out::at(bad).set(first))?;
+        post_receives(first, bad, own.init.cap.max_recv_sge, |token, segments| {
+            own.adapter.device.post_receive(own.qpn, token, segments)
+        })
     })
 }
 
@@ -217,12 +208,12 @@ pub(crate) extern "C" fn post_srq_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     let handle = Handle::<SharedQueue>::at(queue);
-    let Some(own) = handle.trusted() else {
-        Out::at(bad).set(first);
-        return libc::EINVAL;
-    };
-    post_receives(first, bad, own.segments, |token, segments| {
-        own.adapter.device.post_shared(own.key, token, segments)
+    code(|| {
+        let own = handle.trusted();
+        let own = own.inspect_err(|_| Out::at(bad).set(first))?;
+        post_receives(first, bad, own.segments, |token, segments| {
+            own.adapter.device.post_shared(own.key, token, segments)
+        })
     })
 }
 

@@ -6,12 +6,12 @@
 use core::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
-use backend_roce::{Bind, Binding, Operation, PostError, RemoteRights};
+use backend_roce::{Bind, Binding, Operation};
 use dat_core::backend::WindowKey;
 use nix::errno::Errno;
 
 use super::pair::Pair;
-use super::posts::{is_silent, number};
+use super::posts::{is_silent, untaken};
 use crate::adapter::Adapter;
 use crate::boundary::layout::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,
@@ -19,8 +19,8 @@ use crate::boundary::layout::{
     ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp,
 };
 use crate::boundary::{Handle, In, Kind, zeroed};
-use crate::errors::{ask_for_memory, code, or, refused};
-use crate::memory::{Domain, MemoryRegion};
+use crate::errors::{Result, ask_for_memory, code, or, refused, require};
+use crate::memory::{Domain, MemoryRegion, rights};
 
 /// Access that a window may have; the right of this side is the region's.
 const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
@@ -92,30 +92,23 @@ pub(crate) extern "C" fn dealloc_mw(window: *mut ibv_mw) -> c_int {
 /// Returns the range that a window is to open; that of no bytes is of no region.
 ///
 /// # Errors
-/// `Invalid`: the region allows no windows, or the access is unknown.
-fn binding(window: &Window, info: &ibv_mw_bind_info) -> core::result::Result<Binding, PostError> {
+/// `EINVAL`: the region allows no windows, or the access is unknown.
+fn binding(window: &Window, info: &ibv_mw_bind_info) -> Result<Binding> {
     let region = match info.length {
         0 => 0,
         _ => {
             let region = Handle::<MemoryRegion>::at(info.mr);
-            let region = region.get().ok().and_then(MemoryRegion::key_for_windows);
-            region.ok_or(PostError::Invalid)?
+            region.get()?.key_for_windows().ok_or(Errno::EINVAL)?
         }
     };
     let has = |flag| info.mw_access_flags & flag != 0;
-    if has(!KNOWN) {
-        return Err(PostError::Invalid);
-    }
+    require(!has(!KNOWN), Errno::EINVAL)?;
     Ok(Binding {
         window: window.key,
         region,
         address: info.addr,
         length: info.length,
-        rights: RemoteRights {
-            read: has(IBV_ACCESS_REMOTE_READ),
-            write: has(IBV_ACCESS_REMOTE_WRITE),
-            atomic: has(IBV_ACCESS_REMOTE_ATOMIC),
-        },
+        rights: rights(info.mw_access_flags),
         is_zero_based: has(IBV_ACCESS_ZERO_BASED),
     })
 }
@@ -128,15 +121,13 @@ pub(super) fn bind_operation(
     window: *mut ibv_mw,
     key: u32,
     info: &ibv_mw_bind_info,
-) -> core::result::Result<Operation, c_int> {
+) -> Result<Operation> {
     // Not a data path: objects that have ended are refused.
     let handle = Handle::<Window>::at(window);
-    let own = handle.get().map_err(|_| libc::EINVAL)?;
-    if own.prefix != Some(prefix(key)) || info.length == 0 {
-        return Err(libc::EINVAL);
-    }
-    let binding = binding(own, info).map_err(number)?;
-    Ok(Operation::Bind(binding, key))
+    let own = handle.get()?;
+    let is_right = own.prefix == Some(prefix(key)) && info.length > 0;
+    require(is_right, Errno::EINVAL)?;
+    Ok(Operation::Bind(binding(own, info)?, key))
 }
 
 /// `bind_mw` of a context.
@@ -146,25 +137,21 @@ pub(crate) extern "C" fn bind_mw(
     bind: *mut ibv_mw_bind,
 ) -> c_int {
     let (pair, window) = (Handle::<Pair>::at(pair), Handle::<Window>::at(window));
-    let bound = (|| {
-        let invalid = PostError::Invalid;
-        let own = pair.get().map_err(|_| PostError::State)?;
-        let wanted = In::at(bind.cast_const()).get().map_err(|_| invalid)?;
-        let of_type_1 = window.get().ok().filter(|window| window.prefix.is_none());
+    code(|| {
+        let own = pair.get()?;
+        let wanted = In::at(bind).get()?;
+        let known = window.get()?;
+        // One of type 2 is bound by a request.
+        require(known.prefix.is_none(), Errno::EINVAL)?;
         let bind = Bind {
             token: wanted.wr_id,
-            binding: binding(of_type_1.ok_or(invalid)?, &wanted.bind_info)?,
+            binding: binding(known, &wanted.bind_info)?,
             silent: is_silent(own, wanted.send_flags),
             fence: wanted.send_flags & IBV_SEND_FENCE != 0,
         };
         let posted = own.adapter.device.post(own.qpn, |posts| posts.bind(&bind));
-        posted.and_then(|posted| posted)
-    })();
-    match bound {
-        Ok(key) => {
-            window.change(|c| c.rkey = key);
-            0
-        }
-        Err(error) => number(error),
-    }
+        let key = posted.and_then(|posted| posted).map_err(untaken)?;
+        window.change(|c| c.rkey = key);
+        Ok(())
+    })
 }

@@ -61,20 +61,20 @@ impl Ends {
         Self([server, client])
     }
 
-    /// Waits until a client has met its server, as it tells.
-    fn meet(&mut self, side: usize) {
-        let output = self.0[side].stdout.as_mut().expect("a pipe");
-        let mut lines = BufReader::new(output).lines();
-        let meets = |line: &String| line.contains("remote address") || line.contains("ping data");
-        let met = lines.find_map(|line| line.ok().filter(meets));
-        assert!(met.is_some(), "they did not meet");
-    }
-
     fn signal(&self, side: usize, signal: Signal) {
         let group = Pid::from_raw(self.0[side].id().cast_signed());
         let told = killpg(group, signal);
         assert_eq!(told, Ok(()), "{:?}", self.0[side]);
     }
+}
+
+/// Waits until a client has met its server, as it tells.
+fn meet(client: &mut Child) {
+    let output = client.stdout.as_mut().expect("a pipe");
+    let mut lines = BufReader::new(output).lines();
+    let meets = |line: &String| line.contains("remote address") || line.contains("ping data");
+    let met = lines.find_map(|line| line.ok().filter(meets));
+    assert!(met.is_some(), "they did not meet");
 }
 
 /// Without a peer a program fails: by a completion, an event of its connection, or its socket.
@@ -94,7 +94,7 @@ fn the_peer_of_a_program_that_is_killed_ends() {
             let mut ends = Ends::start(&library, line);
             // A server whose client was never there waits for ever.
             if round > 0 {
-                ends.meet(1);
+                meet(&mut ends.0[1]);
             }
             sleep(Duration::from_millis(random.below(200)));
             ends.signal(victim, Signal::SIGKILL);
@@ -231,7 +231,7 @@ fn stress() {
     library.patience += seconds;
     let mut random = Random::new();
     let mut staying = Ends::start(&library, "ib_write_bw -x 0 --run_infinitely");
-    staying.meet(1);
+    meet(&mut staying.0[1]);
     let port = free_port();
     let served = format!("-a {} -p {port}", library.address);
     let mut server = library
@@ -244,11 +244,13 @@ fn stress() {
     let mut staying = [waiting, asking, server];
     let processes = staying.each_ref().map(program_of);
     let mut round = |random: &mut Random| {
-        let client = library
-            .command("rping", &format!("-c -C 1000000 {served}"))
+        let mut client = library
+            .command("stdbuf", &format!("-oL rping -c -v -C 1000000 {served}"))
             .process_group(0)
             .spawn()
             .expect("the program starts");
+        // A server of rping ends if a client is killed before, as on a device.
+        meet(&mut client);
         for line in [
             "ib_write_bw -x 0 -D 20",
             "ib_send_bw -x 0 -c UD -D 20",
