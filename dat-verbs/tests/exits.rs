@@ -266,6 +266,7 @@ fn a_peer_that_is_stopped_agrees_on_the_way() {
         side.receive(pair);
         peer.tell(0);
         assert_eq!(side.statuses(MESSAGES), [IBV_WC_SUCCESS; MESSAGES]);
+        peer.tell(0);
         peer.end();
     };
     let send = |peer: &mut Peer| {
@@ -273,7 +274,7 @@ fn a_peer_that_is_stopped_agrees_on_the_way() {
         let pair = side.attach(peer);
         peer.ask();
         side.send(pair, MESSAGES);
-        exit(0);
+        peer.ask();
     };
     play("a_peer_that_is_stopped_agrees_on_the_way", receive, send);
 }

@@ -9,9 +9,8 @@ impl RoceDevice {
     /// connections and refuses requests to connect. The objects stay.
     ///
     /// The handler of a signal may call this, whatever it has stopped: the call needs no memory,
-    /// and waits for no lock. It returns after 4 s in any case, and after 0.5 s if the call that it
-    /// has stopped holds a lock.
+    /// and waits for no lock. It returns after 4 s in any case.
     pub fn finish(&self) {
-        let _is_told = self.shared.ask_farewell();
+        self.shared.ask_farewell();
     }
 }

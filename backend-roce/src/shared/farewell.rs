@@ -1,8 +1,8 @@
 //! The end of a process that keeps the objects of its device (ROCE-269).
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use std::sync::{Condvar, Mutex, PoisonError, TryLockError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::{LINGER, Shared, lock};
@@ -11,25 +11,10 @@ use crate::adapter::Adapter;
 /// Longest wait for requests that are posted.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time between two looks at the locks of the adapter, and how many there are at most.
-const LOOK: Duration = Duration::from_millis(10);
-const LOOKS: usize = (2 * PATIENCE.as_millis() / LOOK.as_millis()) as usize;
-
-/// Looks in a row at held locks, without a turn of the thread between them, after which a stopped
-/// call is taken to hold one: for 0.5 s.
-const HELD: usize = 50;
-
-/// Returns true if a thread holds a lock, which may be this one.
-fn is_held<T>(mutex: &Mutex<T>) -> bool {
-    matches!(mutex.try_lock(), Err(TryLockError::WouldBlock))
-}
-
 /// Request of the ending process to the thread of an adapter.
 #[derive(Debug, Default)]
 pub(super) struct Farewell {
     is_asked: AtomicBool,
-    /// Turns of the thread since then.
-    turns: AtomicUsize,
     /// Held for moments only, by the two that it is between.
     is_said: Mutex<bool>,
     said: Condvar,
@@ -59,39 +44,18 @@ impl Stage {
 impl Shared {
     /// Lets the thread of the adapter end what peers wait for; waits for it, but not for ever.
     ///
-    /// The caller may have stopped any call of its thread: it gets no memory, and waits for no lock
-    /// that such a call holds. Returns false if there is one, so that nothing can be told.
-    pub(crate) fn ask_farewell(&self) -> bool {
+    /// The caller may have stopped any call of its thread: it gets no memory, and takes no lock
+    /// that such a call holds.
+    pub(crate) fn ask_farewell(&self) {
         if self.is_forked() || self.on_deadline.get().is_none() {
-            return true;
+            return;
         }
         self.farewell.is_asked.store(true, Ordering::Release);
         self.wake_service();
-        let (mut held, mut turns) = (0, 0);
-        // Looks count and not the clock: all threads may have been stopped.
-        for _ in 0..LOOKS {
-            let is_said = lock(&self.farewell.is_said);
-            let waits = |is_said: &mut bool| !*is_said;
-            let waited = (self.farewell.said).wait_timeout_while(is_said, LOOK, waits);
-            let (is_said, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            if *is_said {
-                return true;
-            }
-            drop(is_said);
-            let before =
-                core::mem::replace(&mut turns, self.farewell.turns.load(Ordering::Relaxed));
-            let is_held = is_held(&self.adapter) || is_held(&self.input) || is_held(&self.output);
-            // The thread of the adapter, and others, hold them for moments.
-            held = if is_held && turns == before {
-                held + 1
-            } else {
-                0
-            };
-            if held == HELD {
-                return false;
-            }
-        }
-        true
+        let is_said = lock(&self.farewell.is_said);
+        let waits = |is_said: &mut bool| !*is_said;
+        let waited = (self.farewell.said).wait_timeout_while(is_said, 2 * PATIENCE, waits);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Does what is due of the end of the process; called by the thread of the adapter.
@@ -99,7 +63,6 @@ impl Shared {
         if !self.farewell.is_asked.load(Ordering::Acquire) || *stage == Stage::Said {
             return;
         }
-        self.farewell.turns.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         if *stage == Stage::None {
             *stage = Stage::Requests(now + PATIENCE);

@@ -141,25 +141,6 @@ fn a_wait_ends_beside_endless_datagrams() {
     assert_eq!(ended, (WakeReason::Woken, BURST));
 }
 
-/// The end of a process waits for the thread of the adapter, unless a call that it has stopped holds
-/// a lock.
-///
-/// Spec: ROCE-269
-#[cfg(feature = "udp")]
-#[test]
-fn a_farewell_does_not_wait_for_a_call_that_was_stopped() {
-    let port = EndlessPort::default();
-    let adapter = Adapter::new(RoceOptions::new([0; 16]), port.address(), 1).unwrap();
-    let shared = Shared::new(adapter, Box::new(port), None, None).unwrap();
-    shared.set_on_deadline(Box::new(|| ()));
-    for is_stopped in [true, false] {
-        let call = is_stopped.then(|| lock(&shared.adapter));
-        assert_eq!(shared.ask_farewell(), !is_stopped);
-        drop(call);
-        shared.say_farewell(&mut Stage::default());
-    }
-}
-
 /// A look of the thread, during which the program polls or not; returns true if it leaves the
 /// queues to the program.
 fn look(lease: &Lease, watch: &mut Watch, is_rung: bool, polls: bool) -> bool {

@@ -109,7 +109,7 @@ fn vector(index: usize, peer: IpAddr) -> Result<ibv_ah_attr> {
 }
 
 /// Returns the address vector of the peer of a connection.
-pub(crate) fn vector_between(
+pub(super) fn vector_between(
     adapter: &Adapter,
     (own, peer): (SocketAddr, SocketAddr),
 ) -> Result<ibv_ah_attr> {

@@ -122,26 +122,23 @@ fn programs_go_on_after_a_stop() {
     }
     // More than a program that fails has written by then.
     const LINES: usize = 4;
-    for program in ["ib_write_bw", "ib_send_bw"] {
-        for side in [0, 1] {
-            let line = format!("{program} -x 0 -D 1 --run_infinitely");
-            let mut ends = Ends::start(&library, &line);
-            let output = ends.0[1].stdout.take().expect("a pipe");
-            let lines = BufReader::new(output).lines().map_while(Result::ok);
-            // Each second has a line, after the table's head.
-            let mut seconds = lines.filter(|line| line.trim_start().starts_with("65536"));
-            assert!(seconds.next().is_some(), "{line}: it began");
-            ends.signal(side, Signal::SIGSTOP);
-            sleep(Duration::from_secs(3));
-            ends.signal(side, Signal::SIGCONT);
-            let written = seconds.take(LINES).count();
-            assert_eq!(written, LINES, "{line}, {side}: it failed");
-            for mut end in ends.0 {
-                let group = Pid::from_raw(end.id().cast_signed());
-                // It may have ended after the other one.
-                let _ended = killpg(group, Signal::SIGKILL);
-                end.wait().expect("the end of a child");
-            }
+    for (program, side) in [("ib_write_bw", 0), ("ib_write_bw", 1), ("ib_send_bw", 0)] {
+        let line = format!("{program} -x 0 -D 1 --run_infinitely");
+        let mut ends = Ends::start(&library, &line);
+        let output = ends.0[1].stdout.take().expect("a pipe");
+        let lines = BufReader::new(output).lines().map_while(Result::ok);
+        // Each second has a line, after the table's head.
+        let mut seconds = lines.filter(|line| line.trim_start().starts_with("65536"));
+        assert!(seconds.next().is_some(), "{line}: it began");
+        ends.signal(side, Signal::SIGSTOP);
+        sleep(Duration::from_secs(2));
+        ends.signal(side, Signal::SIGCONT);
+        let written = seconds.take(LINES).count();
+        assert_eq!(written, LINES, "{line}, {side}: it failed");
+        for mut end in ends.0 {
+            // It may have ended after the other one.
+            let _ended = killpg(Pid::from_raw(end.id().cast_signed()), Signal::SIGKILL);
+            end.wait().expect("the end of a child");
         }
     }
 }
