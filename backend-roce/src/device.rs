@@ -28,7 +28,6 @@ use dat_core::memory::Region;
 use dat_core::sync::Turns;
 use dat_queues::{Detail, Opcode, Owner, Receive, State};
 
-pub(crate) use crate::adapter::PORTS;
 use crate::adapter::{
     Adapter, Pair, PrivateForm, ReceiveAttributes, RemoteRights, SEGMENTS, SendAttributes,
 };

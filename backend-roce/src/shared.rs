@@ -503,15 +503,18 @@ impl Shared {
         }
         let mut all_sent = self.send_rounds(ROUNDS);
         let look = |adapter: &mut Adapter| {
-            let is_wanted = adapter.ways.is_wanted();
-            (adapter.unused_ports.pop(), adapter.deadline(), is_wanted)
+            let wanted = adapter.ways.is_wanted();
+            let unused = (!wanted).then(|| adapter.unused_ports.pop()).flatten();
+            (wanted, unused, adapter.deadline())
         };
-        let (mut unused, mut deadline, mut is_wanted) = self.enter_briefly(look);
-        while is_wanted {
+        let (mut unused, deadline) = loop {
+            let (wanted, unused, deadline) = self.enter_briefly(look);
+            if !wanted {
+                break (unused, deadline);
+            }
             self.ask_for_queues();
             all_sent = self.send_rounds(ROUNDS);
-            (unused, deadline, is_wanted) = self.enter_briefly(look);
-        }
+        };
         if !all_sent {
             self.wake_service();
         }

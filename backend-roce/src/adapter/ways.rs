@@ -79,6 +79,12 @@ impl Ways {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn want(&mut self, ends: Ends) {
+        self.table.insert(ends, Way::Wanted);
+        self.is_wanted = true;
+    }
+
     pub(crate) const fn is_wanted(&self) -> bool {
         self.is_wanted
     }

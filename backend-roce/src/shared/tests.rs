@@ -24,6 +24,8 @@ trait Half: Send + Sync {
     fn local(&self) -> Option<Arc<dyn LocalQueues>> {
         None
     }
+
+    fn release(&self, _: u16) {}
 }
 
 impl<H: Half> Port for H {
@@ -39,7 +41,9 @@ impl<H: Half> Port for H {
         ClosedPort.claim(port)
     }
 
-    fn release(&self, _: u16) {}
+    fn release(&self, port: u16) {
+        Half::release(self, port);
+    }
 
     fn send(&self, _: &Flow, _: &[u8], _: usize) {}
 

@@ -539,8 +539,13 @@ impl Pairs for Incoming<'_> {
 
 impl LocalQueues for Neighbours {
     fn dial(&self, source: IpAddr, peer: SocketAddr, waits: bool) -> Result<LocalNumber, NotLocal> {
-        let own = SocketAddr::new(source, self.bound.port());
+        let mut own = SocketAddr::new(source, self.bound.port());
         let peer = self.with_interface(peer);
+        if let (SocketAddr::V6(own), SocketAddr::V6(peer)) = (&mut own, peer)
+            && own.ip().is_unicast_link_local()
+        {
+            own.set_scope_id(peer.scope_id());
+        }
         let now = ThreadWait::clock();
         let mut setup = self.setup();
         let mut asked = setup.dials.iter_mut();

@@ -36,7 +36,11 @@ impl Side {
     }
 
     pub fn open_with(address: IpAddr, options: &RoceOptions) -> Self {
-        let device = RoceDevice::open(SocketAddr::new(address, 0), options).expect("a device");
+        Self::open_at(SocketAddr::new(address, 0), options)
+    }
+
+    pub fn open_at(address: SocketAddr, options: &RoceOptions) -> Self {
+        let device = RoceDevice::open(address, options).expect("a device");
         let domain = device.create_domain().expect("a domain");
         let queue = device.create_queue(16).expect("a queue");
         let options = PairOptions {
@@ -75,9 +79,19 @@ impl Side {
     }
 
     pub fn try_attach(&self, own: IpAddr, peer: IpAddr, peer_qpn: u32) -> Result<(), BackendError> {
+        self.try_attach_at(own, SocketAddr::new(peer, 0), peer_qpn)
+    }
+
+    /// As `try_attach`, with the interface of a link-local peer.
+    pub fn try_attach_at(
+        &self,
+        own: IpAddr,
+        peer: SocketAddr,
+        peer_qpn: u32,
+    ) -> Result<(), BackendError> {
         let receives = ReceiveAttributes {
             local: own,
-            peer: SocketAddr::new(peer, 0),
+            peer,
             peer_qpn,
             expects: 5,
             mtu: PathMtu::Bytes4096,

@@ -39,7 +39,7 @@ unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
 
-// SAFETY: its addresses are not followed.
+// SAFETY: its addresses are not followed; handles of them are looked up first.
 unsafe impl Send for ibv_qp_init_attr {}
 // SAFETY: as above.
 unsafe impl Sync for ibv_qp_init_attr {}

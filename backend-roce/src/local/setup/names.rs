@@ -6,6 +6,8 @@ use std::net::UdpSocket;
 
 use rustix::net::SocketAddrUnix;
 
+use crate::address::has_address;
+
 /// Longest name.
 const LENGTH: usize = 96;
 
@@ -59,7 +61,8 @@ pub(super) fn is_own(target: SocketAddr) -> bool {
         probe.connect(target)?;
         probe.local_addr()
     });
-    source.is_ok_and(|source| begins_at(source.ip(), target))
+    // The way to a further address of a network begins at the first one.
+    source.is_ok_and(|source| begins_at(source.ip(), target)) || has_address(target)
 }
 
 /// Returns true if a socket of the name of `at` may be asked for the address `target`.

@@ -25,6 +25,8 @@ struct Queues {
     has_endless_room: bool,
     /// Events and packets that were taken.
     taken: AtomicUsize,
+    /// Ports that were given back.
+    released: Mutex<Vec<u16>>,
     /// Records that were written, and rings.
     pushed: AtomicUsize,
     rung: AtomicUsize,
@@ -131,6 +133,10 @@ impl Half for QueuesOnly {
     fn local(&self) -> Option<Arc<dyn LocalQueues>> {
         Some(Arc::<Queues>::clone(&self.0))
     }
+
+    fn release(&self, port: u16) {
+        lock(&self.0.released).push(port);
+    }
 }
 
 /// Makes an adapter with a pair of these queues.
@@ -195,4 +201,22 @@ fn a_packet_outside_of_a_turn_rings() {
     shared.drive_local(|| false);
     let counts = [&queues.pushed, &queues.rung].map(|count| count.load(Ordering::Relaxed));
     assert_eq!(counts, [1, 1]);
+}
+
+/// Ports are given back beside datagrams that want queues.
+///
+/// Spec: ROCE-280
+#[test]
+fn wanted_queues_keep_no_ports() {
+    let queues = Arc::new(Queues::default());
+    let shared = adapter(&queues);
+    let own = ClosedPort.address();
+    shared.enter(|adapter| {
+        adapter.unused_ports.extend([5, 6]);
+        adapter.ways.want((own.ip(), own));
+    });
+    assert!(shared.send_pending());
+    let mut released = lock(&queues.released).clone();
+    released.sort_unstable();
+    assert_eq!(released, [5, 6]);
 }
