@@ -256,19 +256,6 @@ pub(crate) fn interface_mtu(address: IpAddr) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// Returns true if an interface that is up has an address; its port does not matter.
-pub(crate) fn has_address(address: SocketAddr) -> bool {
-    let end = |address: SocketAddr| {
-        let scope = match address {
-            SocketAddr::V6(v6) if is_link_local(address.ip()) => v6.scope_id(),
-            _ => 0,
-        };
-        (address.ip().to_canonical(), scope)
-    };
-    let mut all = getifaddrs().into_iter().flatten();
-    all.any(|one| address_of(&one).is_some_and(|own| end(own) == end(address)))
-}
-
 /// Returns the address of an interface that is up, with its scope if it is link-local.
 fn address_of(interface: &InterfaceAddress) -> Option<SocketAddr> {
     if !interface.flags.contains(InterfaceFlags::IFF_UP) {

@@ -28,6 +28,8 @@ use dat_core::memory::Region;
 use dat_core::sync::Turns;
 use dat_queues::{Detail, Opcode, Owner, Receive, State};
 
+#[cfg(feature = "udp")]
+pub(crate) use crate::adapter::PORTS;
 use crate::adapter::{
     Adapter, Pair, PrivateForm, ReceiveAttributes, RemoteRights, SEGMENTS, SendAttributes,
 };

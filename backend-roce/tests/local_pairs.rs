@@ -473,7 +473,8 @@ fn one_line_tells_why_packets_go_through_sockets() {
     log::set_logger(&LINES).unwrap();
     log::set_max_level(log::LevelFilter::Debug);
     let identity = Identity::new([2; 16]);
-    let nobody = address(7);
+    // At the usual port another program may answer for all addresses.
+    let nobody = SocketAddr::new(address(7).ip(), 9);
     assert!(Dial::new(&identity, nobody, nobody, First::Offer, EARLY).is_err());
     let mut adapter = Adapter::at(address(8));
     assert!(adapter.listener.add(address(8)).is_err());
@@ -483,17 +484,17 @@ fn one_line_tells_why_packets_go_through_sockets() {
         Dialled::Failed(_)
     ));
     let lines = LINES.0.lock().unwrap();
-    let [nobody, taken, silent] = &lines[..] else {
+    let [unknown, taken, silent] = &lines[..] else {
         panic!("{lines:?}");
     };
-    let told = |line: &str, number, cause: &str| {
-        let begin = format!("packets of {} go through sockets: ", address(number));
+    let told = |line: &str, address: SocketAddr, cause: &str| {
+        let begin = format!("packets of {address} go through sockets: ");
         assert!(line.starts_with(&begin), "{line}");
         assert!(line[begin.len()..].starts_with(cause), "{line}");
     };
-    told(nobody, 7, "no adapter listens there");
-    told(taken, 8, "bind: ");
-    told(silent, 8, "the peer was silent");
+    told(unknown, nobody, "no adapter listens there");
+    told(taken, address(8), "bind: ");
+    told(silent, address(8), "the peer was silent");
 }
 
 /// Both ends sleep on their sockets only, and none sleeps on.

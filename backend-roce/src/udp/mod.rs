@@ -30,10 +30,9 @@ use self::options::ipv6_mtu;
 use self::poller::Poller;
 pub(crate) use self::service::Service;
 use self::socket::{Report, Sent, Socket, report};
-use crate::adapter::PORTS;
 use crate::address::{interface_mtu, representative};
 use crate::backend::RoceBackend;
-use crate::device::RoceDevice;
+use crate::device::{PORTS, RoceDevice};
 use crate::forks;
 use crate::options::{PathChoice, RoceOptions};
 use crate::port::{

@@ -4,9 +4,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::io::{self, Write as _};
 use std::net::UdpSocket;
 
+use nix::ifaddrs::getifaddrs;
 use rustix::net::SocketAddrUnix;
-
-use crate::address::has_address;
 
 /// Longest name.
 const LENGTH: usize = 96;
@@ -62,7 +61,25 @@ pub(super) fn is_own(target: SocketAddr) -> bool {
         probe.local_addr()
     });
     // The way to a further address of a network begins at the first one.
-    source.is_ok_and(|source| begins_at(source.ip(), target)) || has_address(target)
+    source.is_ok_and(|source| begins_at(source.ip(), target)) || is_listed(target)
+}
+
+/// Returns true if an interface has an address, and is the one that a link-local address names.
+fn is_listed(target: SocketAddr) -> bool {
+    let scope = match target {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => Some(v6.scope_id()),
+        _ => None,
+    };
+    let mut addresses = getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one.address);
+    addresses.any(|own| match target.ip().to_canonical() {
+        IpAddr::V4(ip) => own.as_sockaddr_in().is_some_and(|own| own.ip() == ip),
+        IpAddr::V6(ip) => own
+            .as_sockaddr_in6()
+            .is_some_and(|own| own.ip() == ip && scope.is_none_or(|scope| scope == own.scope_id())),
+    })
 }
 
 /// Returns true if a socket of the name of `at` may be asked for the address `target`.
