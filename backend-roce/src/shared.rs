@@ -501,29 +501,31 @@ impl Shared {
         if self.is_forked() {
             return true;
         }
-        let mut all_sent = self.send_rounds(ROUNDS);
-        let look = |adapter: &mut Adapter| {
-            let wanted = adapter.ways.is_wanted();
-            let unused = (!wanted).then(|| adapter.unused_ports.pop()).flatten();
-            (wanted, unused, adapter.deadline())
-        };
-        let (mut unused, deadline) = loop {
-            let (wanted, unused, deadline) = self.enter_briefly(look);
-            if !wanted {
-                break (unused, deadline);
+        loop {
+            let all_sent = self.send_rounds(ROUNDS);
+            let (has_chores, deadline) = self.enter_briefly(|adapter| {
+                let has_chores = core::mem::take(&mut adapter.has_chores);
+                (has_chores, adapter.deadline())
+            });
+            if has_chores {
+                self.ask_for_queues();
+                self.release_ports();
+                continue;
             }
-            self.ask_for_queues();
-            all_sent = self.send_rounds(ROUNDS);
-        };
-        if !all_sent {
-            self.wake_service();
+            if !all_sent {
+                self.wake_service();
+            }
+            self.wake_thread(deadline);
+            return all_sent;
         }
-        while let Some(port) = unused {
+    }
+
+    /// Gives back the ports that nothing uses any more.
+    #[cold]
+    fn release_ports(&self) {
+        while let Some(port) = self.enter_briefly(|adapter| adapter.unused_ports.pop()) {
             self.port.release(port);
-            unused = self.enter_briefly(|adapter| adapter.unused_ports.pop());
         }
-        self.wake_thread(deadline);
-        all_sent
     }
 
     /// Sends the packets that are due, in at most `rounds` turns; false if some are left.

@@ -123,6 +123,8 @@ pub(crate) struct Adapter {
     ports: Table<u16, usize>,
     /// Ports without a user, to be given back.
     pub(crate) unused_ports: Vec<u16>,
+    /// Set if ports are to be given back, or datagrams want queues.
+    pub(crate) has_chores: bool,
     /// Peers that have not answered in time, or have asked again, since the port was told; with
     /// the length of the longest packet that may be lost.
     pub(crate) unanswered: Vec<(SocketAddr, usize)>,
@@ -195,6 +197,7 @@ impl Adapter {
             waiting: 0,
             ports: Table::with_hasher(names),
             unused_ports: Vec::new(),
+            has_chores: false,
             unanswered: Vec::new(),
             buffers: Slab::new(),
             buffers_by_address: Table::with_hasher(names),

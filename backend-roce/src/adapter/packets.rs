@@ -338,8 +338,7 @@ impl Adapter {
             && self.ready_links.is_empty()
             && self.outbox.is_empty()
             && !self.has_local_output()
-            && self.unused_ports.is_empty()
-            && !self.ways.is_wanted();
+            && !self.has_chores;
         !nothing
     }
 

@@ -151,6 +151,7 @@ impl Adapter {
                 self.ports.remove(&port);
                 if port != self.address.port() {
                     self.unused_ports.push(port);
+                    self.has_chores = true;
                 }
             }
         }
@@ -161,5 +162,6 @@ impl Adapter {
         let own = self.address.port();
         let ports = self.ports.drain().map(|(port, _)| port);
         self.unused_ports.extend(ports.filter(|port| *port != own));
+        self.has_chores = true;
     }
 }

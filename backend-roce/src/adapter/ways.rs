@@ -63,8 +63,6 @@ pub(crate) struct Ways {
     table: Table<Ends, Way>,
     /// The queues that were used last.
     last: Option<(Ends, LocalNumber)>,
-    /// Set if queues may be wanted.
-    is_wanted: bool,
     /// Time after which ports without queues are forgotten.
     rests_until: Instant,
 }
@@ -74,7 +72,6 @@ impl Ways {
         Self {
             table: Table::with_hasher(names),
             last: None,
-            is_wanted: false,
             rests_until: Instant::ZERO,
         }
     }
@@ -82,11 +79,6 @@ impl Ways {
     #[cfg(test)]
     pub(crate) fn want(&mut self, ends: Ends) {
         self.table.insert(ends, Way::Wanted);
-        self.is_wanted = true;
-    }
-
-    pub(crate) const fn is_wanted(&self) -> bool {
-        self.is_wanted
     }
 }
 
@@ -135,7 +127,12 @@ impl Adapter {
     #[cold]
     fn find_way(&mut self, ends: &Ends) -> Way {
         let is_own = self.is_own(ends);
-        let Self { ways, locals, .. } = self;
+        let Self {
+            ways,
+            locals,
+            has_chores,
+            ..
+        } = self;
         if self.now >= ways.rests_until {
             ways.rests_until = after(self.now, REST);
             ways.table.retain(|_, way| match way {
@@ -155,7 +152,7 @@ impl Adapter {
             None if locals.count() + pending < PAIRS => Way::Wanted,
             None => Way::None,
         };
-        ways.is_wanted |= way == Way::Wanted;
+        *has_chores |= way == Way::Wanted;
         ways.table.insert(*ends, way);
         way
     }
@@ -169,9 +166,7 @@ impl Adapter {
     pub(crate) fn next_wanted(&mut self) -> Option<Ends> {
         let mut ways = self.ways.table.iter();
         let wanted = ways.find(|(_, way)| **way == Way::Wanted);
-        let ends = wanted.map(|(ends, _)| *ends);
-        self.ways.is_wanted = ends.is_some();
-        ends
+        wanted.map(|(ends, _)| *ends)
     }
 
     /// Takes the set-up that was begun for wanted queues, if there is any to be had.
@@ -248,9 +243,9 @@ mod tests {
         let asked = LocalNumber { slot: 9, turn: 1 };
         for (begun, seconds) in [(None, 1), (Some(asked), 2)] {
             assert_eq!(adapter.next_wanted(), None);
-            assert!(!adapter.ways.is_wanted());
+            adapter.has_chores = false;
             assert_eq!(adapter.way(&to(1)), Way::Wanted);
-            assert!(adapter.ways.is_wanted());
+            assert!(adapter.has_chores);
             assert_eq!(adapter.next_wanted(), Some(to(1)));
             adapter.asked(&to(1), begun);
             assert_eq!(adapter.way(&to(1)).is_pending(), begun.is_some());

@@ -214,6 +214,7 @@ fn wanted_queues_keep_no_ports() {
     shared.enter(|adapter| {
         adapter.unused_ports.extend([5, 6]);
         adapter.ways.want((own.ip(), own));
+        adapter.has_chores = true;
     });
     assert!(shared.send_pending());
     let mut released = lock(&queues.released).clone();
