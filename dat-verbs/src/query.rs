@@ -76,6 +76,8 @@ fn device_attributes(adapter: &Adapter) -> ibv_device_attr {
     a.max_srq = limits.max_srqs;
     a.max_srq_wr = limits.max_recv_per_srq;
     a.max_srq_sge = limits.max_iov_segments_per_dto;
+    // As many as there is memory for.
+    a.max_ah = i32::MAX;
     a.max_pkeys = 1;
     a.local_ca_ack_delay = ACKNOWLEDGES;
     a.phys_port_cnt = PORT;
