@@ -228,7 +228,8 @@ fn stress() {
     }
     let seconds = std::env::var("DAT_STRESS_SECONDS").ok();
     let seconds = seconds.map_or(60, |text| text.parse().expect("seconds"));
-    library.patience += seconds;
+    // A busy machine ends its last round late.
+    library.patience += 2 * seconds;
     let mut random = Random::new();
     let mut staying = Ends::start(&library, "ib_write_bw -x 0 --run_infinitely");
     meet(&mut staying.0[1]);
@@ -266,6 +267,7 @@ fn stress() {
     // What a program needs for its first peers, it keeps.
     round(&mut random);
     let before = settled(&processes);
+    println!("before: {before:?}");
     let mut halfway = None;
     let (begin, mut rounds) = (Instant::now(), 0_u32);
     while begin.elapsed() < Duration::from_secs(seconds) {
@@ -273,6 +275,7 @@ fn stress() {
         rounds += 1;
         if halfway.is_none() && begin.elapsed() > Duration::from_secs(seconds / 2) {
             halfway = Some(settled(&processes));
+            println!("after {rounds} rounds: {halfway:?}");
         }
     }
     let after = settled(&processes);
@@ -280,7 +283,7 @@ fn stress() {
     let most = |index: usize| after.iter().map(|held| held[index]).max();
     let [descriptors, mappings, memory] = [0, 1, 2].map(|index| most(index).expect("a program"));
     println!("stressed|{seconds}|{rounds}|{descriptors}|{mappings}|{memory}");
-    println!("{before:?}, {halfway:?}, {after:?}");
+    println!("in the end: {after:?}");
     staying.into_iter().for_each(end);
     for ((before, halfway), after) in before.iter().zip(&halfway).zip(&after) {
         let [descriptors, mappings, memory] = *after;
