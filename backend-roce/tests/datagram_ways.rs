@@ -263,7 +263,7 @@ fn a_datagram_has_the_addresses_of_its_pair_and_all_of_its_bytes() {
     assert_eq!(one.take((peer, one.0.qpn)), 8);
 }
 
-/// The other process of the next test: tells of the first packet that comes through queues.
+/// Process of the next test that tells of the first packet through queues.
 #[test]
 fn peer() {
     if env::var_os(ROLE).is_none() {

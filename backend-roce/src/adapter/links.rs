@@ -71,7 +71,7 @@ pub(crate) struct Link {
     pub(super) is_passive: bool,
     /// Times that the timer has expired.
     pub(super) repeats: u32,
-    /// What the peer had not read at the last time-out.
+    /// Packets that the peer had not read at the last time-out.
     pub(super) unread: Option<Unread>,
     pub(super) is_ready: bool,
 }

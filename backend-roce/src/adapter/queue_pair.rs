@@ -293,7 +293,7 @@ pub(crate) struct Pair {
     pub(crate) drain: Drain,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
-    /// What the peer had not read at the last time-out.
+    /// Packets that the peer had not read at the last time-out.
     pub(super) unread: Option<Unread>,
 }
 

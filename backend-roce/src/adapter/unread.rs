@@ -16,7 +16,7 @@ const LOOK: u64 = 10_000_000;
 /// Packets that lay in the queue to a peer at a time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unread {
-    /// What was acknowledged then: another value is progress.
+    /// PSN up to which requests were acknowledged then; another one is progress.
     progress: u32,
     /// Position of the queue behind them.
     end: u32,
