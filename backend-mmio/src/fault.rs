@@ -7,6 +7,7 @@ macro_rules! faults {
         /// The reason why the driver gave up on the device.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
+        #[repr(u32)]
         pub enum DeviceFault {
             $($(#[$doc])* $name = $value,)*
         }

@@ -35,37 +35,38 @@ impl Executor for MockExecutor {
 
     fn requests(&self, key: u32) -> Option<usize> {
         self.shared
-            .enter(|world| Some(world.queue_pairs.get(key)?.sends.len()))
+            .try_enter(|world| Some(world.queue_pairs.get(key)?.sends.len()))?
     }
 
     fn receives(&self, owner: Owner<u32>) -> Option<usize> {
         self.shared
-            .enter(|world| world.receives(self.adapter, owner))
+            .try_enter(|world| world.receives(self.adapter, owner))?
     }
 
     fn post_requests(&self, key: u32, posted: &mut Vec<Request>) -> Option<usize> {
         self.shared
-            .enter(|world| world.post_requests(key, posted.drain(..)))
+            .try_enter(|world| world.post_requests(key, posted.drain(..)))?
     }
 
     fn post_receives(&self, owner: Owner<u32>, posted: &mut Vec<Receive>) -> Option<usize> {
         self.shared
-            .enter(|world| world.post_receives(self.adapter, owner, posted.drain(..)))
+            .try_enter(|world| world.post_receives(self.adapter, owner, posted.drain(..)))?
     }
 
     fn refuses_post(&self, owner: Owner<u32>) -> bool {
-        self.shared.watches_posts()
-            && self
-                .shared
-                .enter(|world| world.refuses_post(self.adapter, owner))
+        self.shared.is_busy()
+            || self.shared.watches_posts()
+                && self
+                    .shared
+                    .enter(|world| world.refuses_post(self.adapter, owner))
     }
 
     fn begin_bind(&self, window: WindowKey) -> Option<u32> {
-        self.shared.enter(|world| {
+        self.shared.try_enter(|world| {
             let memories = &mut world.adapters[self.adapter].memories;
             memories.windows.get(window.0 as u32)?;
             Some(memories.remote_keys.insert(RemoteKey::Binding))
-        })
+        })?
     }
 
     fn cancel_bind(&self, key: u32) {
@@ -80,16 +81,16 @@ impl Executor for MockExecutor {
         number: u32,
         act: impl FnOnce(&mut CompletionRing<u32>) -> R,
     ) -> Option<R> {
-        self.shared.enter(|world| {
+        self.shared.try_enter(|world| {
             let completions = world.adapters[self.adapter].completion_queue(number)?;
             Some(act(&mut completions.ring))
-        })
+        })?
     }
 
     /// Performs the next action if polls drive the fabric.
     fn advance(&self) {
         if self.shared.poll_steps() {
-            self.shared.enter(World::step);
+            self.shared.try_enter(World::step);
         }
     }
 }

@@ -4,6 +4,7 @@ use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::num::NonZero;
+use core::str::FromStr;
 use core::time::Duration;
 use std::io;
 
@@ -135,9 +136,9 @@ pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
                 .into_iter()
                 .find(|mtu| mtu.bytes().to_string() == value)
                 .is_some_and(|value| mtu.replace(value).is_none()),
-            Some(("path", value)) => {
-                path_choice(value).is_some_and(|value| path.replace(value).is_none())
-            }
+            Some(("path", value)) => value
+                .parse()
+                .is_ok_and(|value| path.replace(value).is_none()),
             _ => false,
         };
         if !known {
@@ -158,12 +159,17 @@ pub fn parse_address(text: &str) -> io::Result<RoceAddress> {
     })
 }
 
-fn path_choice(name: &str) -> Option<PathChoice> {
-    match name {
-        "any" => Some(PathChoice::Any),
-        "local" => Some(PathChoice::Local),
-        "packets" => Some(PathChoice::Packets),
-        _ => None,
+impl FromStr for PathChoice {
+    type Err = io::Error;
+
+    /// Parses the WAY of an address.
+    fn from_str(name: &str) -> io::Result<Self> {
+        match name {
+            "any" => Ok(Self::Any),
+            "local" => Ok(Self::Local),
+            "packets" => Ok(Self::Packets),
+            _ => Err(invalid("the ways are `any`, `local` and `packets`")),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::attributes::{IaAttributes, ProviderAttributes};
@@ -14,7 +15,7 @@ use dat_core::backend::{
 use dat_core::time::Instant;
 use dat_queues::{Owner, PairLimits, PairSetup, SharedReceives, State, Watermarks, room, within};
 
-use crate::adapter::{Adapter, Completions, Pair, SEGMENTS, Slab, port_of};
+use crate::adapter::{Adapter, Completions, PORTS, Pair, SEGMENTS, Slab, port_of};
 use crate::attributes;
 use crate::counts::{AdapterCounts, ConnectionCounts};
 use crate::options::RoceOptions;
@@ -23,15 +24,12 @@ use crate::queues::{RoceCompletionQueue, RoceExecutor, RoceReceiveQueue, RoceSen
 use crate::shared::Shared;
 use crate::wait::RoceWait;
 
-/// First port that an adapter chooses for a service point, above those of clients.
-const FIRST_CHOSEN: u16 = 61_000;
-
 /// An adapter that speaks RoCEv2 over a port for datagrams.
 ///
 /// Dropping it ends its connections and removes its regions.
 pub struct RoceBackend {
     shared: Arc<Shared>,
-    /// The next port to choose for a service point.
+    /// The next port to claim for a service point, or for QPNs of a device.
     next_port: u16,
     /// The thread that serves the adapter.
     #[cfg(feature = "udp")]
@@ -61,18 +59,17 @@ impl RoceBackend {
         let adapter = Adapter::new(options, port.address(), port.run_packets())?;
         Some(Self {
             shared: Arc::new(Shared::new(adapter, port, clock, generation)?),
-            next_port: FIRST_CHOSEN,
+            next_port: *PORTS.start(),
             #[cfg(feature = "udp")]
             service: None,
         })
     }
 
     /// Returns a handle for a queue.
-    fn executor(&self) -> RoceExecutor {
+    pub(crate) fn executor(&self) -> RoceExecutor {
         RoceExecutor(Arc::clone(&self.shared))
     }
 
-    #[cfg(feature = "udp")]
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -157,7 +154,7 @@ impl RoceDriver {
         number.map(std::io::Error::from_raw_os_error)
     }
 
-    /// Returns why the last attempt with [`PathChoice::Local`](crate::PathChoice) found no queues,
+    /// Returns why the last attempt, or service point, that had to use local queues could not,
     /// once.
     #[must_use]
     pub fn not_local(&self) -> Option<NotLocal> {
@@ -186,6 +183,12 @@ fn reserve<T>(table: &mut Slab<T>) -> Result<(), BackendError> {
 }
 
 impl Adapter {
+    /// Makes room for the transport of a queue pair that is not connected.
+    fn reserve_transport(&mut self, key: usize) -> Result<(), BackendError> {
+        let has_room = self.pair_in(key, State::Unconnected)?.reserve_transport();
+        has_room.then_some(()).ok_or(BackendError::Resources)
+    }
+
     /// Checks the objects and sizes that a request for a queue pair names.
     fn check_queue_pair(&mut self, request: &QueuePairRequest) -> Result<(), BackendError> {
         let queues = [request.request_queue, request.receive_queue];
@@ -507,7 +510,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.enter(|adapter| {
             let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
             pair.watermarks = Watermarks { soft, hard };
-            let held = u32::from(pair_holds(adapter, key.0));
+            let held = u32::from(pair.current.is_some());
             adapter.check_watermarks(key.0, held);
             Ok(())
         })?;
@@ -532,18 +535,7 @@ unsafe impl Backend for RoceBackend {
         token: u64,
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
-        self.shared.check_process()?;
-        let (qualifier, claimed) = match qualifier {
-            Some(qualifier) => (qualifier, self.claim(qualifier)?),
-            None => self.choose_qualifier()?,
-        };
-        let key = self
-            .shared
-            .enter(|adapter| adapter.listen(token, qualifier));
-        if key.is_err() && claimed {
-            self.shared.port().release(port_of(qualifier));
-        }
-        Ok((ListenerKey(key?), qualifier))
+        self.listen_at(token, qualifier, None)
     }
 
     fn stop_listening(&mut self, listener: ListenerKey) {
@@ -564,13 +556,7 @@ unsafe impl Backend for RoceBackend {
         let route = port.route(peer)?;
         let local = self.shared.dial(route.source, peer, request.qualifier)?;
         let port = self.shared.enter(|adapter| {
-            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
-            if pair.state != State::Unconnected {
-                return Err(BackendError::State);
-            }
-            if !pair.reserve_transport() {
-                return Err(BackendError::Resources);
-            }
+            adapter.reserve_transport(key.0)?;
             let ways = (route, local);
             adapter.connect(key.0, ways, peer, request.qualifier, request.private_data)?;
             Ok(adapter.address.port())
@@ -592,13 +578,7 @@ unsafe impl Backend for RoceBackend {
         self.shared.check_process()?;
         let id = u32::try_from(request.0).map_err(|_| BackendError::State)?;
         self.shared.enter(|adapter| {
-            let pair = adapter.pairs.get_mut(key.0).ok_or(BackendError::State)?;
-            if pair.state != State::Unconnected {
-                return Err(BackendError::State);
-            }
-            if !pair.reserve_transport() {
-                return Err(BackendError::Resources);
-            }
+            adapter.reserve_transport(key.0)?;
             adapter.accept(id, key.0, private_data)
         })?;
         self.shared.send_pending();
@@ -636,29 +616,36 @@ unsafe impl Backend for RoceBackend {
         if self.shared.is_threaded() {
             return None;
         }
+        let look = self.shared.next_look();
         self.shared.enter(|adapter| {
-            let acts = adapter.has_output() || self.shared.is_setting_up();
-            let now = acts.then_some(adapter.now);
-            now.or_else(|| adapter.deadline())
+            let now = adapter.has_output().then_some(adapter.now);
+            now.or_else(|| adapter.deadline().into_iter().chain(look).min())
         })
     }
 }
 
-/// Returns the reason for a port that is not claimed, though no other socket has it.
-const fn unclaimed(refused: ClaimError) -> BackendError {
-    match refused {
-        ClaimError::Descriptors => BackendError::Descriptors,
-        ClaimError::Prohibited => BackendError::Prohibited,
-        ClaimError::InUse | ClaimError::Refused => BackendError::Resources,
-    }
-}
-
-fn pair_holds(adapter: &Adapter, key: usize) -> bool {
-    let pair = adapter.pairs.get(key);
-    pair.is_some_and(|pair| pair.current.is_some())
-}
-
 impl RoceBackend {
+    /// Listens, at one address of the adapter or at all.
+    pub(crate) fn listen_at(
+        &mut self,
+        token: u64,
+        qualifier: Option<u64>,
+        address: Option<IpAddr>,
+    ) -> Result<(ListenerKey, u64), BackendError> {
+        self.shared.check_process()?;
+        let (qualifier, claimed) = match qualifier {
+            Some(qualifier) => (qualifier, self.claim(qualifier)?),
+            None => (self.claim_another()?.into(), true),
+        };
+        let key = self
+            .shared
+            .enter(|adapter| adapter.listen(token, qualifier, address));
+        if key.is_err() && claimed {
+            self.shared.port().release(port_of(qualifier));
+        }
+        Ok((ListenerKey(key?), qualifier))
+    }
+
     /// Claims the port of a qualifier; returns false if the adapter has it already.
     fn claim(&self, qualifier: u64) -> Result<bool, BackendError> {
         let port = port_of(qualifier);
@@ -667,23 +654,40 @@ impl RoceBackend {
         }
         match self.shared.port().claim(port) {
             Ok(()) => Ok(true),
-            Err(ClaimError::InUse) => Err(BackendError::QualifierInUse),
-            Err(refused) => Err(unclaimed(refused)),
+            Err(refused) => Err(self.unclaimed(refused)),
         }
     }
 
-    /// Chooses a qualifier whose port is free; returns it with true, for a claimed port.
-    fn choose_qualifier(&mut self) -> Result<(u64, bool), BackendError> {
-        for _ in FIRST_CHOSEN..u16::MAX {
+    /// Returns the reason for a port that is not claimed.
+    fn unclaimed(&self, refused: ClaimError) -> BackendError {
+        if let ClaimError::NotLocal(reason) = refused {
+            self.shared
+                .enter(|adapter| adapter.not_local = Some(reason));
+        }
+        match refused {
+            ClaimError::Descriptors | ClaimError::NotLocal(NotLocal::Descriptors) => {
+                BackendError::Descriptors
+            }
+            ClaimError::Prohibited => BackendError::Prohibited,
+            ClaimError::InUse | ClaimError::NotLocal(NotLocal::Taken) => {
+                BackendError::QualifierInUse
+            }
+            ClaimError::Refused | ClaimError::NotLocal(_) => BackendError::Resources,
+        }
+    }
+
+    /// Claims a port that the adapter does not have.
+    pub(crate) fn claim_another(&mut self) -> Result<u16, BackendError> {
+        for _ in PORTS {
             let port = self.next_port;
-            self.next_port = port.checked_add(1).unwrap_or(FIRST_CHOSEN);
+            self.next_port = port.checked_add(1).unwrap_or(*PORTS.start());
             if self.shared.enter(|adapter| adapter.has_port(port)) {
                 continue;
             }
             match self.shared.port().claim(port) {
-                Ok(()) => return Ok((port.into(), true)),
-                Err(ClaimError::InUse) => {}
-                Err(refused) => return Err(unclaimed(refused)),
+                Ok(()) => return Ok(port),
+                Err(ClaimError::InUse | ClaimError::NotLocal(NotLocal::Taken)) => {}
+                Err(refused) => return Err(self.unclaimed(refused)),
             }
         }
         Err(BackendError::QualifierUnavailable)

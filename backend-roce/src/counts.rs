@@ -20,7 +20,7 @@ pub struct AdapterCounts {
     pub bytes_sent: u64,
     /// Packets with a wrong ICRC.
     pub bad_icrc: u64,
-    /// Packets that no decoder takes, or that name no queue pair.
+    /// Packets that no decoder takes, or that name no queue pair, and datagrams without a way.
     pub dropped: u64,
     /// Congestion notifications (ROCE-25).
     pub congestion: u64,

@@ -25,9 +25,24 @@ static SUBSTITUTE: OnceLock<UnixDatagram> = OnceLock::new();
 /// Set once the handler is registered.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Returns a number that differs in a child of `fork`.
-pub(crate) fn generation() -> usize {
+/// Returns a number that differs in a child of `fork`, once forks are counted.
+///
+/// Handlers of signals may call it.
+#[must_use]
+pub fn generation() -> usize {
     FORKS.load(Ordering::Relaxed)
+}
+
+/// As `generation`, for what a process has without an adapter; counts later forks.
+///
+/// State with a lock belongs to one generation: a thread of the parent may have held the lock, and
+/// the child has no thread that would release it.
+#[must_use]
+pub fn process_generation() -> usize {
+    if !REGISTERED.load(Ordering::Acquire) && register().is_ok() {
+        REGISTERED.store(true, Ordering::Release);
+    }
+    generation()
 }
 
 /// Prepares later forks; called before the first socket is opened.

@@ -29,6 +29,8 @@
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
+#[cfg(test)]
+extern crate self as backend_roce;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
@@ -42,6 +44,8 @@ mod attributes;
 mod backend;
 #[cfg(feature = "std")]
 mod counts;
+#[cfg(feature = "std")]
+mod device;
 #[cfg(feature = "udp")]
 mod forks;
 #[cfg(feature = "std")]
@@ -66,12 +70,25 @@ mod udp;
 #[cfg(feature = "std")]
 mod wait;
 
+#[cfg(feature = "std")]
+pub use adapter::{
+    Attempt, ConnectionTerms, ReceiveAttributes, Receiver, RemoteRights, SendAttributes, Tuning,
+};
 #[cfg(feature = "udp")]
 pub use address::{RoceAddress, addresses, parse_address, parse_ip, wildcard};
 #[cfg(feature = "std")]
 pub use backend::{RoceBackend, RoceDriver};
 #[cfg(feature = "std")]
 pub use counts::{AdapterCounts, ConnectionCounts, LocalCounts};
+#[cfg(feature = "std")]
+pub use dat_queues::{Detail, Opcode};
+#[cfg(feature = "std")]
+pub use device::{
+    Bind, Binding, Data, DeviceCompletion, DeviceQueue, INLINE_MAX, Operation, PairOptions,
+    PairState, Post, PostError, Posts, RegionAccess, RoceDevice,
+};
+#[cfg(feature = "udp")]
+pub use forks::{generation, process_generation};
 #[cfg(feature = "udp")]
 #[cfg_attr(docsrs, doc(cfg(feature = "udp")))]
 pub use options::StartThread;

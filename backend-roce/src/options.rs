@@ -61,8 +61,8 @@ pub struct RoceOptions {
     pub mtu: PathMtu,
     /// Way of the adapter's connections.
     pub path: PathChoice,
-    /// Time after which the thread of the adapter looks at queues in memory that the program has
-    /// polled (ROCE-235).
+    /// Longest time after which the thread of the adapter looks at queues in memory that the
+    /// program has polled (ROCE-235).
     ///
     /// A packet lies there no longer if the program has stopped without waiting for anything.
     pub look_again: Duration,

@@ -1,5 +1,7 @@
 //! The lock of an adapter, and the way of its packets.
 
+#[cfg(feature = "udp")]
+mod farewell;
 #[cfg_attr(
     not(feature = "udp"),
     expect(dead_code, reason = "for the thread of an adapter")
@@ -23,13 +25,15 @@ use dat_core::time::Instant;
 
 use crate::adapter::{Adapter, OUTBOX};
 use crate::options::{PathChoice, RoceOptions};
-use crate::port::{Arrival, Awakening, ClaimError, LocalQueues, Outbox, Port, Route};
+use crate::port::{Arrival, Awakening, ClaimError, Gone, LocalQueues, Outbox, Port, Route};
 use crate::proto::icrc::Flow;
 use crate::reserve::zeros;
 
+#[cfg(feature = "udp")]
+pub(crate) use farewell::Stage;
 use lease::Lease;
 #[cfg(feature = "udp")]
-pub(crate) use lease::Watch;
+pub(crate) use lease::{Pause, Watch};
 #[cfg(feature = "udp")]
 pub(crate) use local::Attention;
 
@@ -44,6 +48,10 @@ mod atomic {
 
 /// Longest datagrams that the port gives at once.
 pub(crate) const INPUT: usize = (1 << 16) + 128;
+
+/// Time that an adapter goes on after its end, for the answers of peers (ROCE-178).
+#[cfg(feature = "udp")]
+pub(crate) const LINGER: core::time::Duration = core::time::Duration::from_millis(300);
 
 /// Turns in which a caller sends packets, each of at most an outbox.
 const ROUNDS: usize = 16;
@@ -170,6 +178,8 @@ pub(crate) struct Shared {
     on_deadline: OnceLock<OnEvent>,
     /// Deadline that the thread of the adapter sleeps until.
     sleeps_until: Mutex<Option<Instant>>,
+    #[cfg(feature = "udp")]
+    farewell: farewell::Farewell,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -205,6 +215,8 @@ impl Shared {
             on_event: OnceLock::new(),
             on_deadline: OnceLock::new(),
             sleeps_until: Mutex::new(None),
+            #[cfg(feature = "udp")]
+            farewell: farewell::Farewell::default(),
         })
     }
 
@@ -409,7 +421,7 @@ impl Shared {
             let before = events.count;
             drop(events);
             self.lease.note_look();
-            // Who is about to sleep asks for doorbells, and looks once more.
+            // Before the sleep, the thread asks for doorbells and looks once more.
             let awakening = match self.arm() {
                 true => Some(Awakening::Local),
                 false => self.port.sleep(pause),
@@ -489,18 +501,31 @@ impl Shared {
         if self.is_forked() {
             return true;
         }
-        let all_sent = self.send_rounds(ROUNDS);
-        if !all_sent {
-            self.wake_service();
+        loop {
+            let all_sent = self.send_rounds(ROUNDS);
+            let (has_chores, deadline) = self.enter_briefly(|adapter| {
+                let has_chores = core::mem::take(&mut adapter.has_chores);
+                (has_chores, adapter.deadline())
+            });
+            if has_chores {
+                self.ask_for_queues();
+                self.release_ports();
+                continue;
+            }
+            if !all_sent {
+                self.wake_service();
+            }
+            self.wake_thread(deadline);
+            return all_sent;
         }
-        let (mut unused, deadline) =
-            self.enter_briefly(|adapter| (adapter.unused_ports.pop(), adapter.deadline()));
-        while let Some(port) = unused {
+    }
+
+    /// Gives back the ports that nothing uses any more.
+    #[cold]
+    fn release_ports(&self) {
+        while let Some(port) = self.enter_briefly(|adapter| adapter.unused_ports.pop()) {
             self.port.release(port);
-            unused = self.enter_briefly(|adapter| adapter.unused_ports.pop());
         }
-        self.wake_thread(deadline);
-        all_sent
     }
 
     /// Sends the packets that are due, in at most `rounds` turns; false if some are left.
@@ -513,7 +538,7 @@ impl Shared {
                 rounds = rounds.saturating_sub(1);
                 if rounds == 0 {
                     drop(output);
-                    // Whoever sends what is left also sends what others asked for.
+                    // The next sender also sends the packets that others asked for.
                     let _is_asked = own.leave();
                     return false;
                 }
@@ -523,6 +548,12 @@ impl Shared {
             turn = own.end();
         }
         true
+    }
+
+    /// Waits until the packets that another thread has taken to send have left.
+    #[cfg(feature = "udp")]
+    pub(crate) fn await_sender(&self) {
+        drop(lock(&self.output));
     }
 
     /// Wakes the thread of the adapter if it would sleep past a deadline.
@@ -614,6 +645,19 @@ impl Shared {
         }
     }
 
+    /// Takes a datagram, if one has come, for a poll of a device; returns true if it did.
+    ///
+    /// Also with a thread: a program that polls has the processor that the thread would need.
+    pub(crate) fn poll_sockets(&self) -> bool {
+        if self.is_forked() || !self.is_threaded() {
+            return false;
+        }
+        let Some(mut input) = self.try_input() else {
+            return false;
+        };
+        self.take_packets(&mut input, (1, 1), || false) != Bursts::None
+    }
+
     /// Looks up the paths of new requests to connect, without the adapter's lock.
     fn look_up_paths(&self) {
         while let Some(unrouted) = self.enter(Adapter::next_unrouted) {
@@ -675,7 +719,7 @@ impl Shared {
         }
         let bursts = match self.try_input() {
             Some(mut input) => {
-                self.attend();
+                self.attend(Gone::Any);
                 self.take_local(&mut input, || false);
                 self.take_packets(&mut input, (BURSTS, BURST), || false)
             }

@@ -1,15 +1,12 @@
 //! Adapters whose clock is the test's, over ports in memory: their processes seem to be stopped.
 
-use alloc::collections::VecDeque;
-use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::boxed::Box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dat_core::attributes::IaAddress;
-use dat_core::backend::{Backend as _, BackendError};
+use dat_core::backend::Backend as _;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{ConnectFlags, EndpointState, EvdFlags, PspFlags, QualityOfService};
@@ -18,10 +15,13 @@ use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_storage::{Limits, OwnedIa};
 
-use crate::port::{Arrival, ClaimError, Port, Route};
-use crate::proto::PathMtu;
-use crate::proto::icrc::Flow;
 use crate::{RoceBackend, RoceDriver, RoceOptions};
+
+#[expect(dead_code, unreachable_pub, reason = "for other tests, too")]
+#[path = "../tests/common/wire.rs"]
+mod wire;
+
+use wire::Wire;
 
 /// Time of the adapters, in microseconds.
 static NOW: AtomicU64 = AtomicU64::new(0);
@@ -37,52 +37,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Packets on their way to an adapter.
-type Packets = Arc<Mutex<VecDeque<(Flow, Vec<u8>)>>>;
-
-/// A port in memory, with the packets to the peer and those to this side.
-struct MemoryPort {
-    address: SocketAddr,
-    out: Packets,
-    come: Packets,
-}
-
-impl Port for MemoryPort {
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
-        Ok(Route {
-            source: self.address.ip(),
-            mtu: PathMtu::Bytes1024,
-        })
-    }
-
-    fn claim(&self, _: u16) -> Result<(), ClaimError> {
-        Ok(())
-    }
-
-    fn release(&self, _: u16) {}
-
-    fn send(&self, flow: &Flow, packets: &[u8], segment: usize) {
-        let packets = packets.chunks(segment);
-        lock(&self.out).extend(packets.map(|packet| (*flow, packet.to_vec())));
-    }
-
-    fn receive(&self, buffer: &mut [u8]) -> Option<Arrival> {
-        let (flow, packet) = lock(&self.come).pop_front()?;
-        buffer[..packet.len()].copy_from_slice(&packet);
-        Some(Arrival {
-            flow,
-            length: packet.len(),
-            segment: packet.len(),
-            local: None,
-            is_split: false,
-        })
-    }
-}
-
 /// An adapter with an endpoint. Its thread never runs.
 struct Side {
     ia: OwnedIa<RoceBackend, HostLock>,
@@ -93,12 +47,8 @@ struct Side {
 }
 
 impl Side {
-    fn open(host: u8, out: &Packets, come: &Packets) -> Self {
-        let port = MemoryPort {
-            address: SocketAddr::new(Ipv4Addr::new(10, 0, 0, host).into(), 4791),
-            out: Arc::clone(out),
-            come: Arc::clone(come),
-        };
+    fn open(host: u8, wire: &Wire) -> Self {
+        let port = wire.port(SocketAddr::new(Ipv4Addr::new(10, 0, 0, host).into(), 4791));
         let options = RoceOptions::new([host; 16]);
         let backend = RoceBackend::new(Box::new(port), options, Some(clock), None);
         let backend = backend.expect("memory");
@@ -136,10 +86,10 @@ impl Side {
 
 /// Makes two sides; the first one asks the second one for a connection, for at most 1 s.
 ///
-/// Returns the packets to the first one, too.
-fn ask() -> (Side, Side, Packets) {
-    let (one, other) = (Packets::default(), Packets::default());
-    let (left, right) = (Side::open(1, &one, &other), Side::open(2, &other, &one));
+/// Returns the wire between them, too.
+fn ask() -> (Side, Side, Wire) {
+    let wire = Wire::default();
+    let [left, right] = [1, 2].map(|host| Side::open(host, &wire));
     let point = right.ia.psp_create(5_000, right.evd, PspFlags::Consumer);
     point.expect("a service point");
     let param = ConnectParam {
@@ -153,7 +103,7 @@ fn ask() -> (Side, Side, Packets) {
     left.ia
         .ep_connect(left.ep, &param, clock())
         .expect("an attempt");
-    (left, right, other)
+    (left, right, wire)
 }
 
 /// Both processes are stopped while the acceptance is on its way: it counts, though the deadline
@@ -163,7 +113,7 @@ fn ask() -> (Side, Side, Packets) {
 #[test]
 fn a_reply_that_came_during_a_stop_counts() {
     let _alone = lock(&ALONE);
-    let (left, right, packets) = ask();
+    let (left, right, wire) = ask();
     // Its mark gets a cookie, and the request comes again with it.
     for side in [&right, &left, &right] {
         side.driver.drive(clock());
@@ -174,10 +124,7 @@ fn a_reply_that_came_during_a_stop_counts() {
     let accepted = right.ia.cr_accept(cr, Some(right.ep), &[]);
     accepted.expect("an acceptance");
     // More than are read at once, before it.
-    let flow = lock(&packets).front().map(|(flow, _)| *flow);
-    for _ in 0..3_000 {
-        lock(&packets).push_front((flow.expect("a reply"), [0; 8].to_vec()));
-    }
+    wire.put_first(Ipv4Addr::new(10, 0, 0, 1).into(), 3_000, &[0; 8]);
     NOW.fetch_add(40_000_000, Ordering::Relaxed);
     assert_eq!(
         left.connection_event(),

@@ -1,6 +1,14 @@
 //! Children of `fork`: they leave the adapters of their parent alone, and keep none of its ports.
 #![cfg(all(feature = "udp", target_os = "linux"))]
 
+#[path = "common/table.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::allow_attributes,
+    reason = "other test targets have it in a module"
+)]
+mod table;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -8,9 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use backend_roce::local::{
-    Dial, Dialled, Identity, Label, Listener, LocalPair, PAYLOAD_MAX, Pairs,
-};
+use backend_roce::local::{Dial, Dialled, First, Identity, Label, Listener, PAYLOAD_MAX};
 use backend_roce::{RoceBackend, RoceOptions};
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
@@ -19,6 +25,7 @@ use dat_core::backend::{
 };
 use dat_core::event::{ThreadWait, Wait as _};
 use dat_core::flags::QualityOfService;
+use table::Table;
 
 /// Set in the process that forks, to the address that it connects to.
 const ROLE: &str = "FORKING_PROCESS";
@@ -262,19 +269,6 @@ fn end_parent(polled: bool) {
     line("bye");
 }
 
-/// The pairs of an adapter.
-struct Table(Vec<LocalPair>);
-
-impl Pairs for Table {
-    fn knows(&mut self, _: &[u8; 16]) -> bool {
-        false
-    }
-
-    fn add(&mut self, pair: LocalPair) {
-        self.0.push(pair);
-    }
-}
-
 /// A child has neither the memory nor the sockets of a pair, and its end of the pair is none.
 ///
 /// Spec: ROCE-222
@@ -288,8 +282,8 @@ fn a_child_reads_and_writes_no_queue() {
     let identity = Identity::new([1; 16]);
     let mut listener = Listener::new().unwrap();
     listener.add(target).unwrap();
-    let mut dial = Dial::new(&identity, target, target, now).unwrap();
-    let mut pairs = Table(Vec::new());
+    let mut dial = Dial::new(&identity, target, target, First::Offer, now).unwrap();
+    let mut pairs = Table::default();
     listener.accept(&identity, now, &mut pairs);
     let Dialled::Made(pair) = dial.poll(now) else {
         panic!("no pair");

@@ -99,7 +99,10 @@ fn the_death_of_a_peer_breaks_its_connections() {
         received.expect("a receive");
         peer.signal(Signal::KILL);
         let events = [next(&right), next(&right)];
-        let is_broken = |event: &Event| matches!(event, Event::Connection { kind, .. } if *kind == ConnectionEventKind::Broken);
+        let is_broken = |event: &Event| {
+            matches!(event, Event::Connection { kind, .. }
+                if *kind == ConnectionEventKind::Broken)
+        };
         assert!(events.iter().any(is_broken), "{events:?}");
         assert_eq!(right.driver.counts().local.pairs, 0);
     }
@@ -143,6 +146,32 @@ fn a_peer_that_is_stopped_for_a_minute_breaks_nothing() {
     let event = next(&right);
     assert!(is_success(&event), "{event:?}");
     assert_eq!(right.driver.counts().requester.retransmits, 0);
+}
+
+/// The repetitions of an acceptance are not used up while its peer is stopped.
+///
+/// Spec: ROCE-291
+#[test]
+fn an_acceptance_waits_for_a_stopped_peer() {
+    let right = local_end(149, true);
+    listen(&right, QUALIFIER);
+    let mut peer = process("peer_process", &right);
+    let Event::ConnectionRequest { cr, .. } = next(&right) else {
+        panic!("no request");
+    };
+    peer.signal(Signal::STOP);
+    let accepted = right.ia.cr_accept(cr, Some(right.ep), &[]);
+    accepted.expect("an acceptance");
+    let begin = ThreadWait::clock();
+    let sent = || right.driver.counts().local.packets_sent;
+    let before = sent();
+    for seconds in 0..60 {
+        assert_eq!(right.look_at(later(begin, seconds)), None, "{seconds} s");
+    }
+    assert_eq!(sent(), before, "the REP lies in the queue");
+    peer.signal(Signal::CONT);
+    is_established(&right);
+    peer.is_ready();
 }
 
 /// A peer that answers keep-alive stays, and one that does not is given up, after as long as all
@@ -476,7 +505,8 @@ fn serve(right: &End, ends: &mut Vec<End>) -> usize {
     while let Some(end) = ends.get(index) {
         let event = end.look();
         seen += usize::from(event.is_some());
-        let is_over = matches!(event, Some(Event::Connection { kind, .. }) if kind != ConnectionEventKind::Established);
+        let is_over = matches!(event, Some(Event::Connection { kind, .. })
+            if kind != ConnectionEventKind::Established);
         match is_over {
             true => ends.swap_remove(index).free(),
             false => index += 1,

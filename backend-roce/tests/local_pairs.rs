@@ -10,6 +10,14 @@
 )]
 #[path = "common/process.rs"]
 mod process;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::allow_attributes,
+    reason = "other test targets have it in a module"
+)]
+#[path = "common/table.rs"]
+mod table;
 
 use std::env;
 use std::io::Read as _;
@@ -21,24 +29,21 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant as Time};
 
 use backend_roce::local::{
-    DEADLINE, Dial, Dialled, Identity, Label, Listener, LocalPair, MemoryFault, PAYLOAD_MAX, Pairs,
-    QUEUE_BYTES, Refusal,
+    DEADLINE, Dial, Dialled, First, Identity, Known, Label, Listener, LocalPair, MemoryFault,
+    PAYLOAD_MAX, QUEUE_BYTES, Refusal,
 };
 use dat_core::event::ThreadWait;
 use dat_core::time::Instant;
-use process::{Held, Other, ready, report_skip, wait_for_the_end};
+use process::{Held, Other, PATIENCE, ready, report_skip, until, wait_for_the_end};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use table::Table;
 
 /// Variable of the other process that names its part.
 const ROLE: &str = "LOCAL_PAIR_ROLE";
 /// Set there to the address of the adapter that listens.
 const ADDRESS: &str = "LOCAL_PAIR_ADDRESS";
-
-/// Longest time for any step on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A time before which no set-up is given up, however slow the machine is.
 const EARLY: Instant = Instant::ZERO;
@@ -55,19 +60,6 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[derive(Default)]
-struct Table(Vec<LocalPair>);
-
-impl Pairs for Table {
-    fn knows(&mut self, _: &[u8; 16]) -> bool {
-        false
-    }
-
-    fn add(&mut self, pair: LocalPair) {
-        self.0.push(pair);
-    }
 }
 
 /// An adapter that listens.
@@ -107,20 +99,15 @@ fn address(number: u8) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(127, 70 + number, high, low).into(), 4791)
 }
 
-/// Repeats an attempt until it returns something.
-fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    let begin = Time::now();
-    loop {
-        if let Some(value) = attempt() {
-            return value;
-        }
-        assert!(begin.elapsed() < PATIENCE, "nothing happens");
-        thread::yield_now();
-    }
-}
-
 fn dial(target: SocketAddr) -> Dial {
-    Dial::new(&Identity::new([2; 16]), address(0), target, EARLY).unwrap()
+    Dial::new(
+        &Identity::new([2; 16]),
+        address(0),
+        target,
+        First::Offer,
+        EARLY,
+    )
+    .unwrap()
 }
 
 /// Waits for the answer to a dial.
@@ -184,6 +171,14 @@ fn start(role: &str, address: SocketAddr) -> Other {
     Other::start(&mut command(role, address)).expect("a process")
 }
 
+/// Returns the adapter of another process as this one knows it.
+fn known(name: u8, other: &Other) -> Known {
+    Known {
+        name: [name; 16],
+        process: other.child.id().cast_signed(),
+    }
+}
+
 /// Says that this process is there, and does nothing more until it is killed.
 fn stay() -> ! {
     ready();
@@ -215,7 +210,13 @@ fn other_process() {
             stream(&pair, &AtomicU64::new(0));
         }
         "is refused" => {
-            let dial = Dial::new(&Identity::new([2; 16]), address, address, EARLY);
+            let dial = Dial::new(
+                &Identity::new([2; 16]),
+                address,
+                address,
+                First::Offer,
+                EARLY,
+            );
             assert!(matches!(dial, Err(Refusal::User(0))));
             // Nor does the listener take a connection.
             let name = format!("dat-roce/{}/{}", address.ip(), address.port());
@@ -230,7 +231,13 @@ fn other_process() {
                 maximum: Some(4096),
             };
             setrlimit(Resource::Fsize, short).unwrap();
-            let dial = Dial::new(&Identity::new([2; 16]), address, address, EARLY);
+            let dial = Dial::new(
+                &Identity::new([2; 16]),
+                address,
+                address,
+                First::Offer,
+                EARLY,
+            );
             assert!(matches!(dial, Err(Refusal::Memory(MemoryFault::Limit))));
         }
         "listens" => {
@@ -253,7 +260,7 @@ fn other_process() {
     }
 }
 
-/// Spec: ROCE-216, ROCE-220
+/// Spec: ROCE-216, ROCE-220, ROCE-221
 #[test]
 fn a_dialler_is_killed_at_any_step() {
     let _alone = alone();
@@ -273,6 +280,7 @@ fn a_dialler_is_killed_at_any_step() {
             } else {
                 let pair = adapter.next();
                 other.is_ready();
+                assert_eq!(pair.naming().peer_adapter, known(2, &other));
                 let count = AtomicU64::new(0);
                 let reads = thread::scope(|scope| {
                     let reads = scope.spawn(|| read_to_the_end(&pair, &count));
@@ -291,7 +299,7 @@ fn a_dialler_is_killed_at_any_step() {
     }
 }
 
-/// Spec: ROCE-216, ROCE-220
+/// Spec: ROCE-216, ROCE-220, ROCE-221
 #[test]
 fn a_listener_is_killed_at_any_step() {
     let _alone = alone();
@@ -306,6 +314,7 @@ fn a_listener_is_killed_at_any_step() {
             assert!(matches!(dial.poll(EARLY), Dialled::Failed(_)));
         } else {
             let pair = dialled(&mut dial);
+            assert_eq!(pair.naming().peer_adapter, known(1, &other));
             let count = AtomicU64::new(0);
             thread::scope(|scope| {
                 scope.spawn(|| stream(&pair, &count));
@@ -409,7 +418,13 @@ fn another_user_is_refused_at_either_end() {
         return;
     };
     listens.is_ready();
-    let dial = Dial::new(&Identity::new([2; 16]), address(0), address(10), EARLY);
+    let dial = Dial::new(
+        &Identity::new([2; 16]),
+        address(0),
+        address(10),
+        First::Offer,
+        EARLY,
+    );
     assert!(matches!(dial, Err(Refusal::User(NOBODY_ELSE))), "{dial:?}");
     listens.kill();
     let mut adapter = Adapter::at(address(9));
@@ -458,8 +473,9 @@ fn one_line_tells_why_packets_go_through_sockets() {
     log::set_logger(&LINES).unwrap();
     log::set_max_level(log::LevelFilter::Debug);
     let identity = Identity::new([2; 16]);
-    let nobody = address(7);
-    assert!(Dial::new(&identity, nobody, nobody, EARLY).is_err());
+    // At the usual port another program may answer for all addresses.
+    let nobody = SocketAddr::new(address(7).ip(), 9);
+    assert!(Dial::new(&identity, nobody, nobody, First::Offer, EARLY).is_err());
     let mut adapter = Adapter::at(address(8));
     assert!(adapter.listener.add(address(8)).is_err());
     let mut silent = dial(address(8));
@@ -468,17 +484,17 @@ fn one_line_tells_why_packets_go_through_sockets() {
         Dialled::Failed(_)
     ));
     let lines = LINES.0.lock().unwrap();
-    let [nobody, taken, silent] = &lines[..] else {
+    let [unknown, taken, silent] = &lines[..] else {
         panic!("{lines:?}");
     };
-    let told = |line: &str, number, cause: &str| {
-        let begin = format!("packets of {} go through sockets: ", address(number));
+    let told = |line: &str, address: SocketAddr, cause: &str| {
+        let begin = format!("packets of {address} go through sockets: ");
         assert!(line.starts_with(&begin), "{line}");
         assert!(line[begin.len()..].starts_with(cause), "{line}");
     };
-    told(nobody, 7, "no adapter listens there");
-    told(taken, 8, "bind: ");
-    told(silent, 8, "the peer was silent");
+    told(unknown, nobody, "no adapter listens there");
+    told(taken, address(8), "bind: ");
+    told(silent, address(8), "the peer was silent");
 }
 
 /// Both ends sleep on their sockets only, and none sleeps on.

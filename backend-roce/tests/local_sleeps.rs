@@ -5,13 +5,14 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use backend_roce::PathChoice;
-use common::end::{End, PATIENCE, SLOT, connect, connect_at, poll_both};
+use common::end::{End, PATIENCE, SLOT, connect, connect_at, is_success, poll_both};
+use common::process::until_asleep;
 use dat_core::backend::HostDriver as _;
 use dat_core::event::{DtoOperation, Event, ThreadWait, Wait};
 use dat_core::flags::{CompletionFlags, DtoStatus};
@@ -35,10 +36,6 @@ fn polled_end(number: u8) -> End {
     End::open_on(number, true, "", PathChoice::Local)
 }
 
-fn is_success(event: &Event) -> bool {
-    matches!(event, Event::Dto(done) if done.status == DtoStatus::Success)
-}
-
 /// Sends messages to a program that polls until they ring no doorbells any more.
 fn until_quiet(near: &End, far: &End) {
     let none = CompletionFlags::empty();
@@ -56,35 +53,15 @@ fn until_quiet(near: &End, far: &End) {
     }
 }
 
-/// A program that polls, and one that arms its queue and polls on, get no doorbells.
-///
-/// On a processor that it shares with the thread of its adapter, that thread takes each message
-/// first, and its doorbells are of use.
+/// A program that polls gets no doorbells, also on the processor of its adapter's thread, which
+/// takes each message before it as long as there are doorbells.
 ///
 /// Spec: ROCE-235
 #[test]
-#[ignore = "needs two processors that nothing else uses"]
 fn a_program_that_polls_asks_for_no_doorbell() {
     let (near, far) = (polled_end(150), patient_end(151));
     connect(&near, &far);
     until_quiet(&near, &far);
-    // Each completion arms the queue again.
-    let notified = far.ia.cno_create(None).expect("a notification object");
-    let armed = far.ia.evd_modify_cno(far.evd, Some(notified));
-    armed.expect("a queue that notifies");
-    until_quiet(&near, &far);
-}
-
-/// Waits until a thread sleeps, which is named by its path below `/proc`.
-fn until_asleep(thread: &Path) {
-    let status = Path::new("/proc").join(thread).join("stat");
-    // The state follows the name of the thread.
-    while !fs::read_to_string(&status)
-        .expect("a thread")
-        .contains(") S ")
-    {
-        thread::yield_now();
-    }
 }
 
 /// A thread that waits for messages in a way of its own.

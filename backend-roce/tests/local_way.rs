@@ -3,7 +3,8 @@
 
 mod common;
 
-use std::net::UdpSocket;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,9 +13,10 @@ use common::end::{
     DEPTH, End, PATIENCE, SLOT, attempt, connect, end_of, exchange, is_success, listen, local_end,
     poll_both,
 };
+use dat_core::ErrorKind;
 use dat_core::backend::NotLocal;
 use dat_core::event::{ConnectionEventKind, Event};
-use dat_core::flags::{CloseFlags, CompletionFlags};
+use dat_core::flags::{CloseFlags, CompletionFlags, PspFlags};
 
 /// Returns true if all packets of an end went through queues, and none was sent twice.
 fn is_local(end: &End) -> bool {
@@ -79,6 +81,61 @@ fn packets_are_the_way_to_others() {
     assert_eq!(end_of(&third), ConnectionEventKind::NonPeerRejected);
     assert_eq!(third.driver.not_local(), Some(NotLocal::Nobody));
     assert_eq!(third.driver.not_local(), None);
+}
+
+/// An adapter that takes queues only tells packets so, unless nobody listens there.
+///
+/// Spec: ROCE-251, ROCE-252
+#[test]
+fn a_peer_that_takes_queues_only_says_so() {
+    for (number, polled) in [(137, true), (139, false)] {
+        let (left, right) = (
+            End::open_on(number, polled, "", PathChoice::Packets),
+            End::open_on(number + 1, false, "", PathChoice::Local),
+        );
+        listen(&right, 20_197);
+        for (qualifier, reason) in [(20_198, None), (20_197, Some(NotLocal::Required))] {
+            let end = End::beside(&left);
+            attempt(&end, &right, qualifier).expect("an attempt");
+            assert_eq!(end_of(&end), ConnectionEventKind::NonPeerRejected);
+            assert_eq!(left.driver.not_local(), reason);
+            assert_eq!(left.driver.not_local(), None);
+        }
+        // An attempt that ends in another way leaves no reason of an earlier one.
+        let (again, other) = (End::beside(&left), End::beside(&left));
+        attempt(&again, &right, 20_197).expect("an attempt");
+        assert_eq!(end_of(&again), ConnectionEventKind::NonPeerRejected);
+        attempt(&other, &right, 20_198).expect("an attempt");
+        assert_eq!(end_of(&other), ConnectionEventKind::NonPeerRejected);
+        assert_eq!(left.driver.not_local(), None);
+    }
+}
+
+/// A service point that peers of this host would not find is refused if they are the only ones.
+///
+/// Spec: ROCE-217, ROCE-251
+#[test]
+fn a_service_point_that_no_one_finds_is_refused() {
+    let left = End::open_on(141, true, "", PathChoice::Local);
+    let address = left.address.socket_address().expect("an address").ip();
+    let name = |port: u16| {
+        let name = format!("dat-roce/{address}/{port}");
+        let name = SocketAddr::from_abstract_name(name).expect("a name");
+        UnixListener::bind_addr(&name).expect("a socket")
+    };
+    let thief = name(20_199);
+    let refused = left.ia.psp_create(20_199, left.evd, PspFlags::Consumer);
+    let refused = refused.map_err(|error| error.kind());
+    assert_eq!(refused, Err(ErrorKind::ConnQualInUse));
+    assert_eq!(left.driver.not_local(), Some(NotLocal::Taken));
+    drop(thief);
+    let point = listen(&left, 20_199);
+    left.ia.psp_free(point).expect("an end of listening");
+    // Others have packets.
+    let _thief = name(20_199);
+    let right = End::open_on(141, true, "?udp=20200", PathChoice::Any);
+    listen(&right, 20_199);
+    assert_eq!(right.driver.not_local(), None);
 }
 
 /// Attempts that a program begins at once have queues, though nobody looks for a while, and the
@@ -269,32 +326,4 @@ fn a_full_pair_keeps_no_endpoint_from_its_next_connection() {
     left.ia.ep_reset(left.ep).expect("a reset");
     connect(&left, &next);
     exchange(&left, &next);
-}
-
-/// Datagrams to connections of queues are dropped.
-///
-/// Spec: ROCE-231
-#[test]
-fn datagrams_do_not_reach_a_connection_of_queues() {
-    let (left, right) = (local_end(119, true), local_end(120, true));
-    connect(&left, &right);
-    let target = right.address.socket_address().expect("an address");
-    let sender = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let before = right.driver.counts();
-    // To all queue pairs that there may be: the numbers are random, and the table is small.
-    let mut packet = [0_u8; 16];
-    packet[0] = 0x04;
-    packet[2..4].copy_from_slice(&[0xFF, 0xFF]);
-    for number in 0..64_u32 {
-        packet[4..8].copy_from_slice(&number.to_be_bytes());
-        sender.send_to(&packet, target).expect("a datagram");
-    }
-    let until = Instant::now() + PATIENCE;
-    while right.driver.counts().dropped < before.dropped + 64 {
-        assert!(Instant::now() < until, "{:?}", right.driver.counts());
-        assert!(right.look().is_none());
-    }
-    let close = left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt);
-    close.expect("a disconnect");
-    assert_eq!(end_of(&right), ConnectionEventKind::Disconnected);
 }

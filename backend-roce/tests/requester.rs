@@ -58,6 +58,38 @@ fn messages_are_cut_into_packets() {
     assert_eq!(packets[4].extensions.immediate, Some([1, 2, 3, 4]));
 }
 
+/// Spec: ROCE-17, ROCE-65, ROCE-127
+#[test]
+fn the_last_packet_of_a_message_names_the_key_that_it_invalidates() {
+    for (length, opcodes) in [
+        (0, vec![Opcode::SendOnlyInvalidate]),
+        (256, vec![Opcode::SendOnlyInvalidate]),
+        (
+            600,
+            vec![
+                Opcode::SendFirst,
+                Opcode::SendMiddle,
+                Opcode::SendLastInvalidate,
+            ],
+        ),
+    ] {
+        let mut bench = Bench::new(OPTIONS);
+        let operation = Operation::SendInvalidate { key: 0x1234_5678 };
+        let posted = bench.post_with(operation, length, false, true);
+        posted.expect("room");
+        let packets: Vec<_> = std::iter::from_fn(|| bench.transmit()).collect();
+        let sent: Vec<_> = packets.iter().map(|packet| packet.opcode).collect();
+        assert_eq!(sent, opcodes);
+        let last = packets.len() - 1;
+        for (index, packet) in packets.iter().enumerate() {
+            let key = (index == last).then_some(0x1234_5678);
+            assert_eq!(packet.extensions.invalidate, key);
+            assert_eq!(packet.extensions.immediate, None);
+            assert_eq!(packet.solicited, index == last);
+        }
+    }
+}
+
 /// A Read takes a PSN for each response, at least one, and the next request starts after them.
 ///
 /// Spec: ROCE-68

@@ -5,8 +5,8 @@ mod common;
 use backend_roce::proto::Psn;
 use backend_roce::proto::memory::AtomicOperation;
 use backend_roce::proto::packet::{NakCode, Opcode, RnrTimer, Syndrome};
-use backend_roce::proto::responder::{ReceiveCompletion, ReceiveStatus, ResponderOptions};
-use common::memory::BASE;
+use backend_roce::proto::responder::{Beside, ReceiveCompletion, ReceiveStatus, ResponderOptions};
+use common::memory::{BASE, ENDS};
 use common::packets::Made;
 use common::responder::{
     ACCESS, ACK, Bench, FIRST, INVALID, KEY, NARROW, OPEN, OPTIONS, READ_ONLY, SIZE, add, only,
@@ -170,7 +170,6 @@ fn operations_that_are_not_permitted_are_refused() {
                 ..OPTIONS
             },
         ),
-        (Made::new(Opcode::SendOnlyInvalidate, psn(0), &[]), OPTIONS),
     ] {
         let bench = refused(Bench::new(options, 2), &[packet], 0, INVALID);
         assert!(bench.unchanged());
@@ -223,6 +222,49 @@ fn keys_ranges_and_rights_are_enforced() {
         (bench.exposed.bytes[end - 1], bench.exposed.bytes[end]),
         (8, end as u8)
     );
+}
+
+/// Spec: ROCE-127
+#[test]
+fn a_message_names_the_key_that_it_invalidates() {
+    let only_packet = |key| {
+        let made = Made::new(Opcode::SendOnlyInvalidate, psn(0), b"abc");
+        vec![made.asking().invalidate(key)]
+    };
+    let packets = |key| {
+        let last = Made::new(Opcode::SendLastInvalidate, psn(1), &[7]);
+        vec![
+            Made::new(Opcode::SendFirst, psn(0), &[7; 256]),
+            last.asking().invalidate(key),
+        ]
+    };
+    for (made, length) in [(only_packet(ENDS), 3), (packets(ENDS), 257)] {
+        let mut bench = Bench::usual();
+        bench.receives.post(1, 300);
+        let index = made.len() as u32 - 1;
+        assert_eq!(only(&bench.receive(&made)), (index, ACK, 1));
+        let done = &bench.done[0];
+        assert_eq!((done.status, done.length), (ReceiveStatus::Success, length));
+        assert_eq!(done.beside, Beside::Invalidation(ENDS));
+        // A repetition is not executed.
+        assert_eq!(only(&bench.receive(&made)), (index, ACK, 1));
+        assert_eq!(bench.done.len(), 1);
+    }
+    for made in [only_packet(KEY), packets(KEY)] {
+        let mut bench = Bench::usual();
+        bench.receives.post(1, 300);
+        let index = made.len() as u32 - 1;
+        let bench = refused(bench, &made, index, ACCESS);
+        assert_eq!(bench.done.len(), 1);
+        let done = &bench.done[0];
+        assert_eq!((done.token, done.status), (1, ReceiveStatus::Flushed));
+        assert_eq!(done.beside, Beside::Nothing);
+    }
+    // Without a receive, no key is looked at.
+    let mut bench = Bench::usual();
+    let not_ready = Syndrome::ReceiverNotReady(RnrTimer::from_code(12));
+    let answers = bench.receive(&only_packet(KEY));
+    assert_eq!(only(&answers), (0, not_ready, 0));
 }
 
 /// Spec: ROCE-111
@@ -282,7 +324,7 @@ fn a_message_without_a_receive_is_not_executed() {
         token: 3,
         status: ReceiveStatus::Success,
         length: 257,
-        immediate: Some([1, 2, 3, 4]),
+        beside: Beside::Immediate([1, 2, 3, 4]),
         is_write: true,
         solicited: true,
     };
@@ -367,6 +409,17 @@ fn a_repeated_request_leaves_a_waiting_nak() {
     let answers = bench.receive(&[write(1, KEY, SIZE, &[1; 8]), again.clone()]);
     let said: Vec<_> = answers.iter().map(said).collect();
     assert_eq!(said, [(1, ACCESS, 1)]);
+}
+
+/// Spec: ROCE-22
+#[test]
+fn the_time_to_wait_for_a_receive_can_change() {
+    let mut bench = Bench::usual();
+    let other = RnrTimer::from_code(OPTIONS.rnr_timer.code() + 1);
+    bench.responder.set_not_ready_timer(other);
+    let answers = bench.receive(&[send(0, &[1])]);
+    let said: Vec<_> = answers.iter().map(said).collect();
+    assert_eq!(said, [(0, Syndrome::ReceiverNotReady(other), 0)]);
 }
 
 /// Spec: ROCE-26, ROCE-39, ROCE-100, ROCE-109..110

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::end::{DEPTH, End, PATIENCE, QUALIFIER, SLOT, connect};
+use common::process::until_asleep;
 use dat_core::error::ErrorKind;
 use dat_core::event::{Event, ThreadWait, Wait as _, WakeReason};
 use dat_core::flags::{CompletionFlags, DtoStatus, EvdFlags, PspFlags};
@@ -69,18 +70,6 @@ fn until_at_rest(thread: &Path) -> u64 {
 /// Returns the number of descriptors of this process.
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("descriptors").count()
-}
-
-/// Waits until a thread sleeps, which is named by its path below `/proc`.
-fn until_asleep(thread: &Path) {
-    let status = Path::new("/proc").join(thread).join("stat");
-    // The state follows the name of the thread.
-    while !fs::read_to_string(&status)
-        .expect("a thread")
-        .contains(") S ")
-    {
-        thread::yield_now();
-    }
 }
 
 /// Sleeps until a message has come.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use backend_roce::proto::PathMtu;
 use backend_roce::proto::memory::{AtomicOperation, RemoteAddress};
 use backend_roce::proto::requester::{Operation, PostError, Request, Status};
-use backend_roce::proto::responder::ReceiveStatus;
+use backend_roce::proto::responder::{Beside, ReceiveStatus};
 use common::memory::{BASE, Grant};
 use common::million::{Recovery, carry_a_million};
 use common::network::{Faults, Network, Options};
@@ -329,8 +329,8 @@ fn run(options: Options, faults: Faults, seed: u64, operations: u64) -> Outcome 
                     (ReceiveStatus::Success, arrival.length)
                 );
                 assert_eq!(
-                    (done.immediate, done.solicited),
-                    (arrival.immediate, arrival.solicited)
+                    (done.beside, done.solicited),
+                    (Beside::from(arrival.immediate), arrival.solicited)
                 );
                 assert_eq!(done.is_write, arrival.data.is_none());
                 if let Some(data) = arrival.data {

@@ -257,14 +257,31 @@ fn addresses_of(
     known: &[InterfaceAddress],
 ) -> Vec<SocketAddr> {
     let interfaces = interfaces_of(context, device, port);
-    let mut found: Vec<SocketAddr> = known
-        .iter()
-        .filter(|one| interfaces.contains(&one.interface))
-        .map(|one| one.address)
-        .collect();
+    let listed = known.iter();
+    let listed = listed.filter(|one| interfaces.contains(&one.interface));
+    let table = context.addresses(port).into_iter();
+    let named: Vec<IpAddr> = table.map(|(_, address)| address).collect();
+    let mut found = usable(listed.map(|one| one.address).collect(), &named);
     found.sort_by_key(|address| (is_link_local(address.ip()), address.is_ipv6()));
     found.dedup();
     found
+}
+
+/// Returns the addresses of a port, of those that its network interfaces list and those that its
+/// table names.
+///
+/// RoCE has no other addresses than its table; the loop-back interface has more than it lists.
+fn usable(mut listed: Vec<SocketAddr>, named: &[IpAddr]) -> Vec<SocketAddr> {
+    for address in named.iter().filter(|address| address.is_loopback()) {
+        if listed.iter().all(|one| one.ip() != *address) {
+            listed.push(SocketAddr::new(*address, 0));
+        }
+    }
+    let is_named = |address: &SocketAddr| named.contains(&address.ip());
+    if listed.iter().any(is_named) {
+        listed.retain(is_named);
+    }
+    listed
 }
 
 /// Folder in which the kernel has a folder for each device.
@@ -275,7 +292,9 @@ const UNUSED_NUMBERS: u32 = 64;
 
 /// Returns the names of a port's network interfaces.
 fn interfaces_of(context: &Context, device: &str, port: u8) -> Vec<String> {
-    let numbers = context.interfaces(port);
+    let mut numbers: Vec<u32> = context.addresses(port).iter().map(|one| one.0).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
     let named: Vec<String> = numbers.into_iter().filter_map(interface_name).collect();
     if named.is_empty() {
         return listed_interfaces_of(device, port);
@@ -357,6 +376,26 @@ mod tests {
         let mut names: Vec<String> = devices().into_iter().map(|device| device.name).collect();
         names.sort();
         assert_eq!(names, [COUNTED, SCRIPTED, STRICT]);
+    }
+
+    /// A device of RoCE listens at the addresses of its table, which may be one of several that
+    /// its interface has; others have no table of addresses of IP.
+    ///
+    /// Spec: IAQ-03
+    #[test]
+    fn a_port_has_the_addresses_that_it_names() {
+        let all = ["10.0.0.1:0", "10.0.0.2:0", "[fe80::1%3]:0"].map(|text| text.parse().unwrap());
+        let of = |named: &[&str]| {
+            let named: Vec<IpAddr> = named.iter().map(|text| text.parse().unwrap()).collect();
+            usable(all.to_vec(), &named)
+        };
+        assert_eq!(of(&["10.0.0.2", "fe80::2"]), all[1..2]);
+        assert_eq!(of(&["10.0.0.1", "10.0.0.2", "fe80::1"]), all);
+        assert_eq!(of(&["fe80::9", "::"]), all, "of another kind");
+        assert_eq!(of(&["127.47.0.1"]), ["127.47.0.1:0".parse().unwrap()]);
+        let loopback = ["127.0.0.1:0", "10.0.0.1:0"].map(|text| text.parse().unwrap());
+        let named = loopback.map(|address: SocketAddr| address.ip());
+        assert_eq!(usable(loopback.to_vec(), &named), loopback, "each once");
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //!
 //! # The feature `rdma-core`
 //!
-//! The feature enables the whole interface; without it the crate is empty and builds with Rust only.
-//! Its build reads the headers of rdma-core by libclang, and links libibverbs and librdmacm. Debian
-//! has them in `libibverbs-dev`, `librdmacm-dev`, `libclang-dev` and `pkg-config`. A program enables
-//! it with
+//! The feature enables the whole interface; without it the crate is empty and builds with Rust
+//! only. Its build reads the headers of rdma-core by libclang, and links libibverbs and librdmacm.
+//! Debian has them in `libibverbs-dev`, `librdmacm-dev`, `libclang-dev` and `pkg-config`. A program
+//! enables it with
 //!
 //! ```toml
 //! backend-verbs = { version = "0.1", features = ["rdma-core"] }
@@ -60,8 +60,8 @@
 //!
 //! The adapters of a device share one thread. It is woken for events of the device, and for
 //! connection events while no other thread sleeps. It only delivers events and wakes the next
-//! sleeper. Everything else happens in the caller's calls. [`VerbsBackend::on_event`] is for callers
-//! that do not sleep in a [`VerbsWait`].
+//! sleeper. Everything else happens in the caller's calls. [`VerbsBackend::on_event`] is for
+//! callers that do not sleep in a [`VerbsWait`].
 //!
 //! ## Descriptors
 //!

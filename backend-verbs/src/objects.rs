@@ -147,8 +147,8 @@ impl Objects {
             return false;
         };
         if let Err(region) = region.release() {
-            // Most likely, a window is still open on it. A window that cannot be replaced stays open,
-            // and then the drop below ends the process.
+            // Most likely, a window is still open on it. A window that cannot be replaced stays
+            // open, and then the drop below ends the process.
             self.close_windows(|window| window.regions.contains(&key));
             drop(region);
         }

@@ -39,8 +39,8 @@ impl Failure {
 impl Failing {
     /// Puts the queue pair in error once more, which flushes receives posted since.
     ///
-    /// Some devices look for receives to flush only then: soft-RoCE takes a receive without a call of
-    /// the kernel.
+    /// Some devices look for receives to flush only then: soft-RoCE takes a receive without a call
+    /// of the kernel.
     #[cold]
     fn fail_again(&self) {
         self.pair.fail();

@@ -57,7 +57,8 @@ impl WorkQueue for VerbsSendQueue {
 }
 
 impl SendQueue for VerbsSendQueue {
-    /// Binds a type 1 window by `ibv_bind_mw`, and a type 2 window by requests that close and open it.
+    /// Binds a type 1 window by `ibv_bind_mw`, and a type 2 window by requests that close and open
+    /// it.
     ///
     /// On devices that have only type 2 a window serves the queue pair that it was bound on. It can
     /// be bound on another one only once that one is gone.
@@ -128,8 +129,8 @@ fn unbind(
             Ok(key)
         }
         (WindowType::One, None) => {
-            // Nothing is bound, since its region would be there. The request only keeps its place in
-            // the order.
+            // Nothing is bound, since its region would be there. The request only keeps its place
+            // in the order.
             list.bind_by_request(&mut window.window, None, request, None)
                 .map(|()| 0)
                 .map_err(|_| Rejected)

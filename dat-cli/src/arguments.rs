@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use clap_complete::Shell;
 
 use crate::failure::Failure;
 use crate::peer::{Peer, QUALIFIER, parse_device, parse_ip, parse_peer};
+use crate::remote::counts::without_counts;
 use crate::rsm::arguments::RsmArguments;
 use crate::size::{Sweep, parse_count, parse_duration, parse_quota, parse_size, parse_sweep};
 
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     /// Export memory as remote shared memory (RSM) segments, transfer files to and from them,
     /// measure
     Rsm(RsmArguments),
+    /// Run a program of libibverbs or librdmacm, unchanged, without an RDMA device
+    Run(RunArguments),
     /// List the backends of this build and the RDMA devices of this host
     Devices(DevicesArguments),
     /// Print the completion script of a shell
@@ -155,24 +159,29 @@ pub(crate) struct DeviceName {
     /// if this build and host have one, else roce]
     #[arg(long, value_name = "NAME", value_parser = parse_device)]
     pub(crate) device: Option<String>,
-    /// Use this way on roce [default: any, unless the name of the device has one]
+    /// Use this way on roce; without --device, this selects roce [default: any, unless the name of
+    /// the device has one]
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) path: Option<PathName>,
+    /// Print the path of the connections, the counts of packets, retransmits and errors, and why
+    /// shared memory is not used; only on roce
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 /// A way between two ends on roce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PathName {
-    /// Shared memory to a process of this user on this host, UDP to others
+    /// Shared memory to processes of this user on this host, UDP to others
     Any,
-    /// Shared memory, to a process of this user on this host; others are refused
+    /// Shared memory to processes of this user on this host; others are refused
     Local,
     /// UDP
     Packets,
 }
 
 impl PathName {
-    /// Returns the name in an address.
+    /// Returns the name in an address, and in a setting of the library of `dat run`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -214,28 +223,33 @@ impl DeviceArguments {
     /// Returns true if the arguments select an RDMA device, and false for the mock.
     ///
     /// # Errors
-    /// - Usage: `--wait` is given without an RDMA device.
+    /// - Usage: `--wait` or `--verbose` is given without an RDMA device.
     pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
-        wanted(
-            self.named.name().is_some() || self.connect.is_some(),
-            self.waiting,
-        )
+        wanted(&self.named, self.connect.is_some(), self.waiting)
     }
 }
 
-/// Returns `named`: true if the command is for an RDMA device.
+/// Returns true if the command is for an RDMA device: a named one, or one that connects.
 ///
 /// # Errors
-/// - Usage: `--wait` is given without a device.
-pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Failure> {
-    if !named && waiting.wait.is_some() {
+/// - Usage: `--wait` or `--verbose` is given without a device.
+pub(crate) fn wanted(
+    named: &DeviceName,
+    connects: bool,
+    waiting: WaitingArguments,
+) -> Result<bool, Failure> {
+    let named_or_connects = named.name().is_some() || connects;
+    if !named_or_connects && named.verbose {
+        return Err(without_counts("--verbose"));
+    }
+    if !named_or_connects && waiting.wait.is_some() {
         return Err(Failure::usage(
             "--wait cannot be used here",
             "it applies to RDMA devices only; on the mock this program does the transfers itself",
             "add --device or --connect, or remove --wait",
         ));
     }
-    Ok(named)
+    Ok(named_or_connects)
 }
 
 #[derive(Args)]
@@ -284,6 +298,28 @@ pub(crate) struct ServeArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
+The program sees the RDMA device dat0, which needs no hardware, kernel module or privilege: RDMA in software (roce). It may link libibverbs and librdmacm, which then have to be installed, or open them by name. Programs that are linked statically or have the set-user-ID bit do not load the library.
+
+`dat run --print-env >> \"$GITHUB_ENV\"` gives the device to all later steps of a workflow.")]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["program", "print_env"]))]
+pub(crate) struct RunArguments {
+    /// Give the device this IP address of this host only; `IP%INTERFACE` for a link-local one
+    /// [default: all addresses]
+    #[arg(long, value_name = "IP", value_parser = parse_ip)]
+    pub(crate) address: Option<SocketAddr>,
+    /// Use this way to peers [default: any]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) path: Option<PathName>,
+    /// Print the environment of the program, a variable per line
+    #[arg(long, conflicts_with = "program")]
+    pub(crate) print_env: bool,
+    /// The program, and all its arguments
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
 post      median duration of one post call
 latency   from the post to its completion event; for send and srq, to the later event of both ends; for send on a device, until a reply of the same size arrives. \"1 of 16\" means that about 1 of 16 operations was timed; interruptions of the others count in rate and bandwidth, not in max
 rate      completed operations per second, timed or not
@@ -318,10 +354,6 @@ pub(crate) struct PerfArguments {
     /// Measurement time per size, 1ms to 1day, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
-    /// Print the path and the counts of packets, retransmits and errors at the end; only on roce,
-    /// for write, read and send
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
     /// Write a plot of the results to this new file; the name must end in .svg
     #[arg(long, value_name = "FILE.svg", value_parser = local_path())]
     pub(crate) plot: Option<PathBuf>,
@@ -527,6 +559,21 @@ fn specific(error: &clap::Error, paragraphs: &[String]) -> Option<String> {
         }
         ErrorKind::ArgumentConflict => Some("leave out one of them".into()),
         _ => None,
+    }
+}
+
+impl Command {
+    /// Returns true if the command is to say why shared memory is not used.
+    pub(crate) const fn is_verbose(&self) -> bool {
+        match self {
+            Self::Copy(copy) => copy.device.named.verbose,
+            Self::Perf(perf) => perf.device.named.verbose,
+            Self::Serve(serve) => serve.named.verbose,
+            Self::Rsm(rsm) => rsm.command.named().verbose,
+            Self::Tour | Self::Run(_) | Self::Devices(_) | Self::Completions(_) | Self::Man(_) => {
+                false
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod devices;
 mod failure;
 mod interrupt;
 mod limits;
+mod log;
 mod manual;
 mod memory;
 mod names;
@@ -20,6 +21,7 @@ mod peer;
 mod perf;
 mod remote;
 mod rsm;
+mod run;
 mod size;
 mod source;
 mod tour;
@@ -49,6 +51,10 @@ pub fn main() -> ExitCode {
         }
     };
     let mut output = Output::new(arguments.common.json, arguments.common.quiet);
+    let is_verbose = |command: &Command| command.is_verbose();
+    if arguments.command.as_ref().is_some_and(is_verbose) && output.is_text() {
+        log::begin();
+    }
     let mut signals = None;
     let mut catch = || signals.insert(Signals::catch()).clone();
     let result = match arguments.command.unwrap_or(Command::Tour) {
@@ -57,6 +63,7 @@ pub fn main() -> ExitCode {
         Command::Perf(perf) => perf::run(&perf, &mut output),
         Command::Serve(serve) => commands::serve(&serve, &catch(), &mut output),
         Command::Rsm(rsm) => rsm::run(&rsm.command, &catch(), &mut output),
+        Command::Run(run) => run::run(&run, &mut output),
         Command::Devices(devices) => devices::run(&devices, &mut output),
         Command::Completions(completions) => manual::completions(&completions, &mut output),
         Command::Man(man) => manual::man(&man, &mut output),

@@ -21,6 +21,11 @@ pub(crate) fn parse_device(text: &str) -> Result<String, String> {
             and `dat rsm` run on it"
                 .into(),
         ),
+        name if name.starts_with("roce?") => Err(format!(
+            "options follow an address; write for example roce://127.0.0.1{}, or `--device roce` \
+            with --path",
+            name.trim_start_matches("roce")
+        )),
         name => Ok(name.into()),
     }
 }

@@ -252,7 +252,7 @@ impl Cause {
             Cause::Unsupported => "the provider cannot do this",
             Cause::DeviceRefused => "the device refused",
             Cause::NoRoute => {
-                "the adapter has no route to the address; at a loop-back address it reaches only this host, and with path=local only processes of its user there"
+                "the adapter has no route to the address; at a loop-back address it reaches only this host, and by the path `local` only processes of its user there"
             }
             Cause::NoDescriptor => {
                 "the process or the host has no file descriptor left: raise the limit of open files"
@@ -261,6 +261,7 @@ impl Cause {
             Cause::AddressKind => {
                 "the adapter cannot use an address of this family or kind, such as one of many hosts"
             }
+            Cause::Busy => "another context is in a control call, or changes the object",
             Cause::DeviceGone => "the device is gone",
             Cause::CorruptCompletion => "an impossible completion, or an inconsistent table",
             Cause::Contended => "the object changed while the call checked it",

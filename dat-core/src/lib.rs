@@ -28,8 +28,8 @@
 //! }
 //! ```
 //!
-//! [`Ia`] lists its calls in the order in which a program needs them. Whole programs are the examples
-//! of `backend-mock`: `write`, `bind`, `shared_receive` and `firmware`.
+//! [`Ia`] lists its calls in the order in which a program needs them. Whole programs are the
+//! examples of `backend-mock`: `write`, `bind`, `shared_receive` and `firmware`.
 //!
 //! # Storage
 //! The caller lends slices of empty slots ([`Storage`]), or a struct of [`define_storage!`] that
@@ -39,11 +39,37 @@
 //!
 //! # Locks and interrupts
 //! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, or `SpinLock`,
-//! `CriticalSectionLock` or `HostLock` by feature. A `SplitLock` is two of them: one for the data
-//! path, one for calls that take device time. A post takes one lock, that of its queue. Interrupt
+//! `CriticalSectionLock` or `HostLock` by feature. A [`sync::SplitLock`] is two of them: one for
+//! the data path, one for control calls. A post takes one lock, that of its queue. Interrupt
 //! handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers. It takes
-//! no lock, so a handler can notify an adapter with a spin lock. With the critical-section lock a
-//! handler may make any call.
+//! no lock, so a handler can notify an adapter with any lock.
+//!
+//! With `SplitLock<CriticalSectionLock, ContextLock>` a handler may also post, bind, dequeue, and
+//! query data state ([`Ia::evd_query`]; [`Ia::ep_get_status`] without a shared queue). Interrupts
+//! are masked for short sections only, never while the device executes a command. The driver must
+//! allow that: a post, a poll and an arming may interrupt its other calls.
+//!
+//! # Errors
+//! With a `SplitLock` every call may also return INSUFFICIENT_RESOURCES with the cause
+//! [`Busy`](error::Cause::Busy), before its other checks and without an effect (GEN-16):
+//! - a control call that interrupts another one;
+//! - any call that uses an object whose queues an interrupted control call changes; a dequeue
+//!   returns QUEUE_EMPTY then, also for a stale handle;
+//! - a control call whose dispatcher has a waiter and would need a longer completion queue: create
+//!   the dispatcher with a length that suffices;
+//! - [`Ia::evd_resize`] of such a dispatcher, or of the adapter's own, with more than 8 queued
+//!   events other than completions: dequeue first.
+//!
+//! After an interrupted control call, [`Ia::take_interrupts`] is not 0 if a call was refused. Run
+//! the handler again then. A failed completion breaks its connection in the next [`Ia::progress`].
+//! A handler does not wait, and does not open, close or drop an adapter.
+//!
+//! Sections have a bounded length, but one: the drop of a completion whose endpoint is freed or
+//! reset, and the event of an established connection, move the dispatcher's queued events other
+//! than completions.
+//!
+//! With `CriticalSectionLock` alone a handler may make any call except waits, but interrupts are
+//! masked during all of a control call, device commands included.
 //!
 //! # Why posting is safe
 //! Every post is a safe function, because an accepted request can only name memory inside live
@@ -93,9 +119,9 @@
 //! | `fuzz_sched` | for fuzz targets, unstable: a hook before shared accesses (`sync::on_access`) |
 //!
 //! # Unsafe code
-//! Only in [`sync`] (locks, copies of shared bytes). Two promises come from outside: from the
-//! caller that makes a [`memory::Region`] from raw parts, and from the author of a
-//! [`backend::Backend`].
+//! Only in [`sync`] (locks, parked objects, copies of shared bytes). Two promises come from
+//! outside: from the caller that makes a [`memory::Region`] from raw parts, and from the author of
+//! a [`backend::Backend`].
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom, split64))))]
 #![no_std]

@@ -131,6 +131,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 waited_objects: VisitList::new(),
                 agent_frames: Frames::new(),
                 coherent,
+                missed: AtomicBool::new(false),
                 local_regions: storage.local_regions,
                 remote_regions: storage.remote_regions,
                 event_dispatchers: storage.event_dispatchers,
@@ -261,6 +262,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         self.shared.coherent = !backend.provider_attributes().lmr_sync_req;
         self.shared.extensions = backend.extensions();
         self.tells_shared_ends = AtomicBool::new(false);
+        self.shared.missed = AtomicBool::new(false);
         self.shared.posting = VisitList::new();
         self.shared.waited_dispatchers = VisitList::new();
         self.shared.waited_objects = VisitList::new();

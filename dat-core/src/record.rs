@@ -231,6 +231,15 @@ pub(crate) struct Plain {
     tag: u32,
 }
 
+/// The window of a posted bind, and the number of the bind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PostedBind {
+    /// Index of the remote region.
+    pub(crate) region: u32,
+    pub(crate) generation: u32,
+    pub(crate) sequence: u32,
+}
+
 /// Contents of a record whose request has completed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
@@ -333,6 +342,24 @@ impl RecordSlot {
     #[inline]
     pub(crate) fn release_plain(&self, plain: Plain) {
         self.tag.store(plain.tag & KEPT | FREE, Ordering::Release);
+    }
+
+    /// Returns the window and the number of a posted bind.
+    pub(crate) fn bind(&self) -> PostedBind {
+        PostedBind {
+            region: self.length(),
+            generation: self.extra(),
+            sequence: self.next(),
+        }
+    }
+
+    /// Frees the record that `token` has claimed; returns false if its queue was freed meanwhile.
+    pub(crate) fn release_claimed(&self, token: u64) -> bool {
+        let tag = (token >> 32) as u32;
+        let free = tag & KEPT | FREE;
+        self.tag
+            .compare_exchange(tag | READY, free, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Stores the additional word of a bind.

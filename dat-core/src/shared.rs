@@ -6,6 +6,7 @@ use crate::event::{CnoSlot, DueObjects, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, RmrSlot};
 use crate::record::Records;
 use crate::storage::{Runs, Table, VisitList};
+use crate::sync::atomic::AtomicBool;
 use crate::sync::{Frames, RawLock};
 
 /// Tables whose slots carry their own locks or consist of atomic words.
@@ -13,6 +14,8 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) instance: u16,
     /// Set if the provider needs no cache maintenance around RDMA.
     pub(crate) coherent: bool,
+    /// Set if contexts missed something; see `ia/parking.rs`.
+    pub(crate) missed: AtomicBool,
     /// Extended operations of the device.
     pub(crate) extensions: Extensions,
     /// Endpoints that may be posting requests.

@@ -5,8 +5,8 @@
 //! cargo run -p dat-host --example rdma_ping -- ping roce://127.0.0.1 127.0.0.1:7174 10
 //! ```
 //!
-//! Either side may be `rping` at an RDMA device of another host: `rping -s -V`, `rping -c -V -a IP`.
-//! Without arguments, both are threads of one process.
+//! Either side may be `rping` at an RDMA device of another host: `rping -s -V`,
+//! `rping -c -V -a IP`. Without arguments, both are threads of one process.
 //!
 //! In each round the client names its text, which the server reads. The client then names a second
 //! buffer, into which the server writes the text. Each message has 16 bytes, also the answers of

@@ -36,7 +36,8 @@ pub enum Error {
     ///
     /// `Disconnected` is the end by one of the programs, `Broken` that by a failure.
     Connection(ConnectionEventKind),
-    /// An adapter with `path=local` has no way to the peer through memory of this host.
+    /// A connection, or a listener, that had to use shared memory of this host could not: this
+    /// adapter or the peer takes no other way (`path=local`).
     NotLocal(NotLocal),
     /// The peer rejected the connection, with this private data.
     Rejected(Vec<u8>),

@@ -42,7 +42,7 @@ pub use limits::{PairLimits, room, within};
 pub use pair::{PairSetup, State, Watermarks};
 pub use receive::{ReceiveQueue, ReceiveSlot};
 pub use request::{Change, Receive, Request, Segments, Work};
-pub use ring::{CompletionRing, Effect, Entry, Kind};
+pub use ring::{CompletionRing, Detail, Effect, Entry, Kind, Opcode};
 pub use ring_table::RingTable;
 pub use send::{SendQueue, SendSlot};
 pub use shared_receives::SharedReceives;

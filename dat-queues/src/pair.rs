@@ -3,8 +3,8 @@
 use dat_core::backend::{Completion, DomainKey, QueuePairRequest, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
 
-use crate::request::Request;
-use crate::ring::{Entry, Kind};
+use crate::request::{Change, Request, Work};
+use crate::ring::{Detail, Entry, Kind, Opcode};
 
 /// State of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,16 @@ impl PairSetup {
         request: &Request,
         status: DtoStatus,
     ) -> Entry<K> {
-        self.done(owner, request.token, status, request.length, Kind::Request)
+        let opcode = match request.work {
+            Work::Send => Opcode::Send,
+            Work::Write(_) | Work::WriteImmediate(..) => Opcode::Write,
+            Work::Read(_) => Opcode::Read,
+            Work::Atomic(_, Change::Add(_)) => Opcode::FetchAdd,
+            Work::Atomic(_, Change::Swap { .. }) => Opcode::CompareSwap,
+            Work::Bind(..) => Opcode::Bind,
+        };
+        let what = (Kind::Request, opcode);
+        self.done(owner, request.token, status, request.length, what)
     }
 
     /// Returns the completion of a receive of the queue pair `owner`, without immediate data and
@@ -111,7 +120,7 @@ impl PairSetup {
             Some(_) => Kind::SharedReceive,
             None => Kind::Receive,
         };
-        self.done(owner, token, status, length, kind)
+        self.done(owner, token, status, length, (kind, Opcode::Receive))
     }
 
     const fn done<K: Copy>(
@@ -120,7 +129,7 @@ impl PairSetup {
         token: u64,
         status: DtoStatus,
         length: u32,
-        kind: Kind,
+        (kind, opcode): (Kind, Opcode),
     ) -> Entry<K> {
         Entry {
             owner,
@@ -133,6 +142,9 @@ impl PairSetup {
             },
             immediate: None,
             kind,
+            opcode,
+            source: 0,
+            detail: Detail::None,
             extra: false,
         }
     }

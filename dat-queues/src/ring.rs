@@ -25,6 +25,42 @@ pub enum Kind {
     SharedReceive,
 }
 
+/// Operation that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    /// A message was sent.
+    Send,
+    /// An RDMA Write, with immediate data or without.
+    Write,
+    /// An RDMA Read.
+    Read,
+    /// A number was compared and replaced.
+    CompareSwap,
+    /// A number was added.
+    FetchAdd,
+    /// A window was bound.
+    Bind,
+    /// A key of this side was invalidated.
+    Invalidate,
+    /// A message came.
+    Receive,
+    /// The immediate data of an RDMA Write came.
+    ReceiveWrite,
+}
+
+/// Further detail of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Nothing.
+    None,
+    /// The peer failed for reasons of its own.
+    PeerFailed,
+    /// It is of a datagram over IPv4.
+    Ipv4,
+    /// The message invalidated a key, which stands in the place of immediate data.
+    Invalidated,
+}
+
 /// A completion and its queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<K> {
@@ -36,6 +72,12 @@ pub struct Entry<K> {
     pub immediate: Option<u32>,
     /// Kind of work that completed.
     pub kind: Kind,
+    /// Operation that completed.
+    pub opcode: Opcode,
+    /// Number of the queue pair that sent a datagram; 0 for others.
+    pub source: u32,
+    /// Further detail.
+    pub detail: Detail,
     /// True if it needs no place, as a duplicate: another completion may have that place.
     pub extra: bool,
 }
@@ -237,6 +279,12 @@ impl<K: Copy + Eq + Hash> CompletionRing<K> {
         }
         self.armed = Some(solicited_only);
         Armed::Armed
+    }
+
+    /// Arms the queue for the next completion, even if others wait; once for all completions, it
+    /// stays so.
+    pub fn arm_for_next(&mut self, solicited_only: bool) {
+        self.armed = Some(solicited_only && self.armed != Some(false));
     }
 
     /// Disarms the queue; returns true if it was armed.

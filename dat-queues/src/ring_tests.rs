@@ -25,6 +25,9 @@ fn entry(owner: u32, token: u64) -> Entry<u32> {
         },
         immediate: None,
         kind: Kind::Request,
+        opcode: Opcode::Send,
+        source: 0,
+        detail: Detail::None,
         extra: false,
     }
 }

@@ -13,6 +13,8 @@ pub struct SharedReceives {
     pub token: u64,
     /// Domain of its buffers.
     pub domain: DomainKey,
+    /// Most buffers, for which there is room.
+    depth: usize,
     /// Buffers that messages can still take.
     buffers: VecDeque<Receive>,
     /// Number of buffers that messages have taken and that are not complete.
@@ -31,6 +33,7 @@ impl SharedReceives {
         Self {
             token,
             domain,
+            depth: 0,
             buffers: VecDeque::new(),
             taken: 0,
             limit: 0,
@@ -41,7 +44,16 @@ impl SharedReceives {
     /// Makes room for `depth` buffers; false if there is no memory for them.
     pub fn reserve(&mut self, depth: usize) -> bool {
         let more = depth.saturating_sub(self.buffers.len());
-        self.buffers.try_reserve(more).is_ok()
+        let is_made = self.buffers.try_reserve(more).is_ok();
+        if is_made {
+            self.depth = depth;
+        }
+        is_made
+    }
+
+    /// Returns true if it has as many buffers as it had room made for.
+    pub fn is_full(&self) -> bool {
+        self.outstanding() >= self.depth
     }
 
     /// Returns the number of buffers that messages can still take.

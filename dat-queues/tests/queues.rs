@@ -11,8 +11,8 @@ use dat_core::backend::{
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_queues::{
-    Arc, CompletionQueue, CompletionRing, Effect, Entry, Executor, Kind, OvertakesBinds, Owner,
-    Receive, ReceiveQueue, Request, SendQueue,
+    Arc, CompletionQueue, CompletionRing, Detail, Effect, Entry, Executor, Kind, Opcode,
+    OvertakesBinds, Owner, Receive, ReceiveQueue, Request, SendQueue,
 };
 
 /// Posts that the executor has got, and its answers.
@@ -278,6 +278,9 @@ fn a_completion_queue_advances_its_executor_until_it_has_something() {
         completion,
         immediate: Some(42),
         kind: Kind::Receive,
+        opcode: Opcode::Receive,
+        source: 0,
+        detail: Detail::None,
         extra: false,
     };
     let push = |entry| assert_eq!(fake.0.borrow_mut().ring.push(entry), Effect::None);

@@ -85,6 +85,9 @@ pub struct Options {
     /// microsecond more for each byte that is pending there. It must be longer than the transport
     /// needs to replace a lost packet.
     pub connect_timeout: u32,
+    /// Time limit for the repeated attempts of a new connection where nothing listens; those of a
+    /// granted one have [`connect_timeout`](Self::connect_timeout), which limits these, too.
+    pub listener_timeout: u32,
     /// Interval of the probe of an idle link; 0 is never.
     ///
     /// The probe is a small read, which finds a node that ended silently. The peer's device answers
@@ -96,8 +99,8 @@ pub struct Options {
     pub credits: u16,
     /// Page size in bytes; segments are multiples of it.
     pub page_size: u64,
-    /// True if waits of the calls return at once: each look polls the adapter, and no event of it is
-    /// to wake a call.
+    /// True if waits of the calls return at once: each look polls the adapter, and no event of it
+    /// is to wake a call.
     pub polled: bool,
     /// Limits on the number of objects.
     pub limits: Limits,
@@ -112,6 +115,7 @@ impl Options {
             default_access: 0o644,
             incarnation,
             connect_timeout: 2_000_000,
+            listener_timeout: u32::MAX,
             probe_interval: 0,
             revocation_grace: 100_000,
             credits: 16,

@@ -18,8 +18,10 @@ pub enum Unreached {
     NotAllowed,
     /// The node does not answer in time.
     TimedOut,
-    /// The node rejects the connection for another reason: it ends, or is no exporter.
+    /// The node rejects the connection for another reason: it ends.
     Rejected,
+    /// Another program than an exporter listens at the qualifier of the node.
+    NoExporter,
     /// The connection failed, or its other end is another node.
     Failed,
     /// The connection broke while a signal was on it, and was made again.
@@ -48,6 +50,7 @@ impl fmt::Display for Unreached {
             Self::NotAllowed => "it does not know this node, or knows it by another address",
             Self::TimedOut => "it does not answer in time",
             Self::Rejected => "it rejects the connection",
+            Self::NoExporter => "what listens at its qualifier is no exporter",
             Self::Failed => "the connection failed",
             Self::Broken => "the connection broke during the signal, which may have arrived",
         })

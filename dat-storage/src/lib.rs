@@ -30,17 +30,23 @@
 //!
 //! # Children of `fork`
 //! [`forks`] has values that a child of `fork` does not share with its parent.
+//!
+//! # Libraries for C
+//! `heap` has their allocator, and `threads` their threads, which get no signals.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod arena;
 pub mod forks;
+pub mod heap;
 mod limits;
 mod memory;
 mod owned;
 mod reservation;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
+#[cfg(unix)]
+pub mod threads;
 mod words;
 
 pub use arena::Arena;

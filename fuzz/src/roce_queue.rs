@@ -3,12 +3,17 @@
 //! The product has the reader of one queue and the writer of the other; an honest peer has the
 //! other two ends. Until the peer lies, records arrive in order and as they were written, and who
 //! asked for a doorbell gets it. Once it lies, what is read is within the bounds of a record, and a
-//! queue is at its end after as many records as it has room for.
+//! queue is at its end after twice as many records as it has room for. The payload of a split
+//! record goes to the bytes of registered memory that are asked for, and to no others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use backend_roce::local::{Corrupt, Label, Lane, Reader, Record, Words, Writer};
+use backend_roce::local::{Corrupt, FIRST, Label, Lane, Reader, Record, SPLIT, Words, Writer};
+use dat_core::backend::{DomainKey, Registration};
+use dat_core::flags::MemoryPrivileges;
+use dat_core::memory::Region;
+use dat_core::sync::{RegisteredMemory, RegisteredSpan};
 
 use crate::script::{decode, operations};
 
@@ -17,6 +22,8 @@ const LENGTH: usize = 1024;
 /// Most bytes of a record with its header.
 const LONGEST: usize = LENGTH / 2;
 const HEADER: usize = 16;
+/// Least bytes that a record takes.
+const LINE: usize = 64;
 /// Bytes of the shortest record: those of a BTH.
 const SHORTEST: usize = 12;
 /// Most operations of an input.
@@ -24,7 +31,7 @@ const MOST: usize = 128;
 
 operations! {
     /// An operation of an end, or a lie of the peer.
-    enum Operation % 12, 4 bytes {
+    enum Operation % 14, 4 bytes {
         /// The peer writes a record.
         0 | 10 => Write {
             /// Its length above the shortest.
@@ -79,7 +86,48 @@ operations! {
             /// The other bytes.
             high,
         }
+        /// The peer writes a split record.
+        12 => Split {
+            /// The length of its payload.
+            payload,
+            /// The length of its headers above the shortest, modulo.
+            headers,
+        }
+        /// The product writes one.
+        13 => AnswerSplit {
+            /// As in `Split`.
+            payload,
+            /// As in `Split`.
+            headers,
+        }
     }
+}
+
+/// Value of bytes that nobody is to write.
+const KEPT: u8 = 0xAA;
+
+thread_local! {
+    /// Memory for the payloads of split records, of all runs.
+    static REGISTERED: RegisteredMemory = registered();
+}
+
+#[expect(unsafe_code, reason = "registered memory without a backend")]
+fn registered() -> RegisteredMemory {
+    let bytes = (0..LENGTH).map(|_| AtomicU8::default());
+    let region = Region::from_static(bytes.collect::<Vec<_>>().leak());
+    let registration = Registration::new(DomainKey(0), &region, MemoryPrivileges::ALL);
+    // SAFETY: the bytes stay for ever.
+    unsafe { RegisteredMemory::new(&registration) }
+}
+
+/// Calls `act` with all registered memory, whose bytes are the same.
+fn with_memory<T>(value: u8, act: impl FnOnce(RegisteredSpan<'_>) -> T) -> T {
+    REGISTERED.with(|memory| {
+        let all = memory.span(memory.address(), memory.length());
+        let all = all.expect("all of it");
+        all.write(&[value; LENGTH]);
+        act(all)
+    })
 }
 
 /// A queue, and what an honest peer knows of it.
@@ -141,10 +189,71 @@ impl Queue {
         Ok(())
     }
 
+    /// Writes a split record, and rings the reader.
+    fn write_split(&mut self, is_honest: bool, payload: u8, headers: u8) -> Result<(), Corrupt> {
+        let payload = usize::from(payload);
+        let headers = SHORTEST + usize::from(headers) % (FIRST - SHORTEST + 1);
+        let label = Label {
+            segment: headers,
+            kind: SPLIT,
+            source_port: 4791,
+            destination_port: u16::from(self.next),
+        };
+        let is_placed = with_memory(self.next, |memory| {
+            // In two parts, the second one first.
+            let (start, rest) = (payload / 3, payload - payload / 3);
+            [(start, rest), (0, start)].into_iter().all(|(at, length)| {
+                let part = memory.part(at, length).expect("a part");
+                self.writer.place(self.lane(), at, part)
+            })
+        });
+        let mut bytes = vec![self.next; headers];
+        let is_written = is_placed && {
+            let lane = self.lane();
+            self.writer.try_split(lane, label, &bytes, payload)?
+        };
+        let wakes = self.writer.wakes_reader(self.lane());
+        if is_honest {
+            assert_eq!(wakes, self.sleeps);
+            self.sleeps = false;
+            if is_written {
+                bytes.resize(FIRST, 0);
+                bytes.resize(FIRST + payload, self.next);
+                self.records.push_back((label, bytes));
+            }
+        }
+        self.next = self.next.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Takes the payload of a split record into `bytes`, which have its length.
+    fn take(&self, bytes: &mut [u8]) {
+        /// Bytes before the payload that are not asked for.
+        const BEFORE: usize = 100;
+        with_memory(KEPT, |memory| {
+            let target = memory.part(BEFORE, bytes.len()).expect("a part");
+            assert!(self.reader.take(self.lane(), 0, target));
+            let line = (FIRST + HEADER + bytes.len()).next_multiple_of(64) - 64;
+            let beyond = memory.part(0, 1).expect("a part");
+            assert!(!self.reader.take(self.lane(), line, beyond));
+            let mut all = [0; LENGTH];
+            memory.read(&mut all);
+            let (before, rest) = all.split_at(BEFORE);
+            let (taken, behind) = rest.split_at(bytes.len());
+            let mut others = before.iter().chain(behind);
+            assert!(others.all(|byte| *byte == KEPT));
+            bytes.copy_from_slice(taken);
+        });
+        self.reader.release(self.lane());
+    }
+
     /// Reads a record, and rings the writer; true if there was one.
     fn read(&mut self, is_honest: bool) -> Result<bool, Corrupt> {
-        let mut buffer = [0xAA; LENGTH];
+        let mut buffer = [KEPT; LENGTH];
         let read = self.reader.read(self.lane(), &mut buffer[..LONGEST])?;
+        if let Some(record) = read.filter(|record| record.label.kind == SPLIT) {
+            self.take(&mut buffer[FIRST..record.length]);
+        }
         let wakes = self.reader.wakes_writer(self.lane());
         if is_honest {
             let expected = self.records.pop_front();
@@ -162,7 +271,7 @@ impl Queue {
         };
         assert!((SHORTEST..=LONGEST).contains(&length), "{length}");
         assert!((SHORTEST..=length).contains(&label.segment), "{label:?}");
-        assert!(buffer[length..].iter().all(|byte| *byte == 0xAA));
+        assert!(buffer[length..].iter().all(|byte| *byte == KEPT));
         Ok(true)
     }
 
@@ -217,7 +326,8 @@ pub fn run(input: &[u8]) {
         }
     }
     let [queue, _] = &mut queues;
-    for _ in 0..=LENGTH / 64 {
+    // A lie publishes a whole queue once more, behind the records that the reader knows of.
+    for _ in 0..=2 * LENGTH / LINE {
         match queue.read(is_honest) {
             Ok(true) => {}
             Ok(false) => return,
@@ -243,10 +353,17 @@ fn step(
             let written = incoming.write(honest, length, segment);
             written.or_else(|corrupt| if honest { Err(corrupt) } else { Ok(()) })?;
         }
+        Operation::Split { payload, headers } => {
+            let written = incoming.write_split(honest, payload, headers);
+            written.or_else(|corrupt| if honest { Err(corrupt) } else { Ok(()) })?;
+        }
         Operation::Read => {
             incoming.read(honest)?;
         }
         Operation::Answer { length, segment } => outgoing.write(honest, length, segment)?,
+        Operation::AnswerSplit { payload, headers } => {
+            outgoing.write_split(honest, payload, headers)?;
+        }
         Operation::Take => {
             if honest {
                 outgoing.read(true)?;

@@ -1,8 +1,8 @@
 //! A peer that sends any packets to a RoCEv2 adapter, over a port in memory.
 //!
-//! The peer connects, and then sends packets with any opcode, PSN, key, address and length, and with
-//! a right ICRC. The consumer of the adapter posts and deregisters meanwhile. A model knows the bytes
-//! that are granted: no other byte changes, and no secret byte leaves the adapter.
+//! The peer connects, and then sends packets with any opcode, PSN, key, address and length, and
+//! with a right ICRC. The consumer of the adapter posts and deregisters meanwhile. A model knows
+//! the bytes that are granted: no other byte changes, and no secret byte leaves the adapter.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -134,7 +134,8 @@ impl Memory {
 
     #[expect(unsafe_code, reason = "memory that outlives the adapter")]
     fn register(&mut self, victim: &mut RoceBackend, domain: DomainKey, rights: MemoryPrivileges) {
-        // SAFETY: the adapter is dropped before the memory, and the model looks at it between calls.
+        // SAFETY: the adapter is dropped before the memory, and the model looks at it between
+        // calls.
         let region = unsafe { Region::from_raw_parts(self.bytes[BYTES..].as_mut_ptr(), BYTES) };
         self.keys = victim
             .register(&Registration::new(domain, &region, rights))

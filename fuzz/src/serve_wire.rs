@@ -72,6 +72,14 @@ fn refusal_of_greeting(bytes: &[u8]) -> Option<Refusal> {
     }
 }
 
+/// Returns what a client makes of an answer with such a greeting: another program gave it.
+fn refusal_of_answer(bytes: &[u8]) -> Option<Refusal> {
+    refusal_of_greeting(bytes).map(|refusal| match refusal {
+        Refusal::Unknown => Refusal::NoServer,
+        refusal => refusal,
+    })
+}
+
 /// Returns the reason to refuse a request with a valid greeting, if any.
 fn refusal_of_request(bytes: &[u8]) -> Option<Refusal> {
     // The lengths without and with a proof.
@@ -91,7 +99,7 @@ fn refusal_of_request(bytes: &[u8]) -> Option<Refusal> {
 }
 
 fn answer(bytes: &[u8], request: &Request) {
-    let expected = refusal_of_greeting(bytes).or_else(|| {
+    let expected = refusal_of_answer(bytes).or_else(|| {
         let wanted = match request.work {
             Work::Echo => 0,
             _ => request.bytes(),
@@ -112,7 +120,7 @@ fn answer(bytes: &[u8], request: &Request) {
 fn rejection(bytes: &[u8]) {
     let refusal = decode_rejection(bytes);
     assert_eq!(refusal.is_none(), bytes.iter().all(|byte| *byte == 0));
-    if let Some(why) = refusal_of_greeting(bytes) {
+    if let Some(why) = refusal_of_answer(bytes) {
         assert!(refusal.is_none_or(|refusal| refusal == why));
     } else if let Some(refusal) = refusal {
         // An unknown code decodes as `Malformed`.

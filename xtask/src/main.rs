@@ -27,6 +27,7 @@ mod targets;
 mod test_programs;
 mod tools;
 mod turn;
+mod verbs_layouts;
 mod vm;
 mod workflows;
 mod workspace;
@@ -69,6 +70,8 @@ enum Task {
     Man(pages::Options),
     /// Test the safety claims for a given time, and write the results to docs/assurance.md
     Harden(harden::Options),
+    /// Write the layouts of rdma-core's types for dat-verbs, from the headers of this machine
+    VerbsLayouts,
     /// Check the dependencies against the RustSec advisory database (needs network access)
     Advisories,
     /// Compare the interfaces of the published crates with those of the baseline that Cargo.toml
@@ -106,6 +109,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::Man(options) => pages::run(&workspace, &options),
         Task::Harden(options) => harden::run(&workspace, &options),
         Task::Advisories => tools::advisories(&workspace),
+        Task::VerbsLayouts => verbs_layouts::write(&workspace),
         Task::Semver => semver::check(&workspace),
         Task::FirstFailure(_) => Ok(()),
     }?;

@@ -16,10 +16,11 @@ iproute2 | ip rdma | sets up the guest's RDMA device and counts its objects
 nftables | nft | translates addresses and drops packets in the guest
 conntrack | conntrack | lets a translator of the guest forget its connections
 ibverbs-providers | /etc/libibverbs.d/rxe.driver | user-space driver of the guest's RDMA device
-ibverbs-utils | ibv_devinfo ibv_devices ibv_rc_pingpong | tests the guest's RDMA device
-rdmacm-utils | rping | tests connections in the guest
+ibverbs-utils | ibv_devinfo ibv_devices ibv_rc_pingpong ibv_srq_pingpong ibv_ud_pingpong ibv_xsrq_pingpong | tests RDMA devices
+rdmacm-utils | rping ucmatose rdma_client rdma_server rdma_xclient rdma_xserver | tests connections
 libibverbs-dev | /usr/include/infiniband/verbs.h | needed to build the verbs backend
 librdmacm-dev | /usr/include/rdma/rdma_cma.h | needed to build the verbs backend
+python3-pyverbs | /usr/share/doc/rdma-core/tests/run_tests.py | rdma-core's own tests of verbs
 pkg-config | pkg-config | finds the libraries of RDMA devices
 libclang-dev | /usr/lib/llvm-*/lib/libclang.so | reads the C headers of RDMA devices
 rustc-web | /usr/bin/rustc | compiles dat-core for other processors and the thread sanitizer
@@ -33,15 +34,18 @@ libdapl2 | /usr/lib/x86_64-linux-gnu/libdat2.so.2 | the registry that loads the 
 dapl2-utils | dapltest dtest dtestcm dtestsrq dtestx | DAT 2.0 programs of OFA
 tshark | tshark | reads the packets that two guests exchange
 python3-pip | pip3 | installs the linter of workflows
-perftest | ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_lat | plain verbs";
+perftest | ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_send_bw ib_send_lat ib_atomic_bw ib_atomic_lat | plain verbs
+ucx-utils | ucx_perftest | a program of UCX; measures shared memory and memory copies
+libfabric-bin | fi_pingpong | a program of libfabric; measures its shared memory
+qperf | qperf | a program of verbs; measures the latency of TCP
+fio | fio | a program of rdma_cm
+openmpi-bin | mpirun | runs ranks of MPI
+libopenmpi-dev | mpicc | compiles a program of MPI";
 
 /// Packages that only tasks need which are no checks.
 const NEEDED_BY_TASKS: &str = "\
 qemu-system-misc | qemu-system-riscv32 | runs images for RISC-V
-ucx-utils | ucx_perftest | measures shared memory and memory copies
-libfabric-bin | fi_pingpong | measures libfabric's shared memory
-iperf3 | iperf3 | measures a TCP stream
-qperf | qperf | measures the latency of TCP";
+iperf3 | iperf3 | measures a TCP stream";
 
 /// The file of a package that bindings are made with; its folder has a version.
 pub(crate) const LIBCLANG: &str = "/usr/lib/llvm-*/lib/libclang.so";

@@ -18,8 +18,8 @@ const RDMA_CORE: [&str; 4] = [
 
 /// Compares the interface of each published library with the baseline; fails if one breaks.
 ///
-/// A change that breaks an interface on purpose, or adds a package, moves the baseline: to a revision
-/// with the new interface, in the next change.
+/// A change that breaks an interface on purpose, or adds a package, moves the baseline: to a
+/// revision with the new interface, in the next change.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
     let baseline = baseline(workspace)?;
@@ -63,8 +63,8 @@ fn baseline(workspace: &Workspace) -> Result<&str> {
     named.context("Cargo.toml has no baseline in [workspace.metadata.semver]")
 }
 
-/// Returns the published packages with an interface for Rust: libraries that are no C libraries, and
-/// no parts of a program.
+/// Returns the published packages with an interface for Rust: libraries that are no C libraries,
+/// and no parts of a program.
 fn libraries(workspace: &Workspace) -> Vec<&Package> {
     let mut libraries = workspace.members();
     libraries.retain(|package| {

@@ -100,8 +100,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 
 /// Checks that the default members compile for hosts with 64-bit Arm processors.
 ///
-/// Nothing is linked or run. The C libraries are no default members: the symbol versions of `libdat`
-/// and `libdat2` are assembler for x86-64.
+/// Nothing is linked or run. The C libraries are no default members: the symbol versions of
+/// `libdat` and `libdat2` are assembler for x86-64.
 pub(crate) fn check_host(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
     let check = cmd!(shell, "cargo check --target {HOST}");

@@ -9,6 +9,11 @@ use crate::artifacts;
 use crate::scope::Scope;
 use crate::workspace::Workspace;
 
+/// The library with the device `dat0`, beside the programs that cargo builds.
+pub(crate) const LIBRARY: &str = "libdat_verbs.so";
+/// That device.
+pub(crate) const DEVICE: &str = "dat0";
+
 /// A test program, and the folder of its package, in which its tests run.
 pub(crate) struct TestProgram {
     pub(crate) name: String,
@@ -62,6 +67,15 @@ impl TestProgram {
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder);
         command
+    }
+
+    /// Returns the variables with which it runs on the device of the library.
+    pub(crate) fn on_library(&self) -> [(&'static str, String); 2] {
+        let library = self.program.with_file_name(LIBRARY);
+        [
+            ("LD_PRELOAD", library.into_string()),
+            ("DAT_DEVICE", DEVICE.to_owned()),
+        ]
     }
 
     /// Returns the names of the tests.

@@ -14,6 +14,11 @@ pub(crate) struct Tool {
     version: &'static str,
 }
 
+/// Makes bindings; needs libclang.
+pub(crate) const BINDGEN: Tool = Tool {
+    name: "bindgen-cli",
+    version: "0.73.2",
+};
 const DENY: Tool = Tool {
     name: "cargo-deny",
     version: "0.20.2",
@@ -49,7 +54,8 @@ impl Tool {
     pub(crate) fn install(&self, workspace: &Workspace) -> Result<PathBuf> {
         let Self { name, version } = self;
         let folder = workspace.tools();
-        let program = folder.join("bin").join(name);
+        // The package `bindgen-cli` has the program `bindgen`.
+        let program = folder.join("bin").join(name.trim_end_matches("-cli"));
         let shell = &workspace.shell;
         let installed = cmd!(shell, "cargo install --list --root {folder}")
             .quiet()

@@ -85,7 +85,7 @@ jobs:
       - if: always()
         run: cargo xtask advisories
       - run: |
-          cargo xtask vm smoke
+          cargo xtask vm roce
           cargo build
 ";
 
@@ -96,7 +96,7 @@ jobs:
             [
                 "cargo xtask test --only format",
                 "cargo xtask advisories",
-                "cargo xtask vm smoke"
+                "cargo xtask vm roce"
             ]
         );
     }

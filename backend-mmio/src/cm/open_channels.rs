@@ -111,9 +111,9 @@ macro_rules! open_channels {
     () => {
         /// Opens the channels of the connection manager.
         ///
-        /// Call it once, before any other call. The channels take a domain, a region, the last slot for
-        /// completion queues, and one queue pair each. So there must be one such slot more than event
-        /// dispatchers.
+        /// Call it once, before any other call. The channels take a domain, a region, the last slot
+        /// for completion queues, and one queue pair each. So there must be one such slot more than
+        /// event dispatchers.
         ///
         /// # Errors
         /// `Resources` if one of these is missing, `Device`. Drop the driver after an error.

@@ -35,7 +35,7 @@ pub const GREETING: usize = 260;
 /// addresses.
 pub const AT: usize = 261;
 /// Version of this layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A value that converts to words and back.
 pub trait Record: Sized {
@@ -360,8 +360,6 @@ commands! {
     24 => Disconnect { queue_pair: u32, mode: DisconnectMode },
     /// Answers the next connection event, if any.
     25 => PollConnections,
-    /// Writes a register, unless it only tells the device to read the doorbell records.
-    26 => WriteRegister { offset: u32, value: u64 },
 }
 
 impl<A: Record, B: Record> Record for (A, B) {

@@ -499,13 +499,20 @@ impl Completion {
 
     /// Decodes all words but the tail.
     #[must_use]
-    pub const fn decode(words: [u32; 15]) -> Self {
+    pub fn decode(words: [u32; 15]) -> Self {
+        Self::of(|word| words.get(word).copied().unwrap_or_default())
+    }
+
+    /// Decodes the words that `read` returns by index; reads only those with a field.
+    #[inline]
+    pub fn of(read: impl Fn(usize) -> u32) -> Self {
+        let operation = read(Self::QUEUE_PAIR);
         Self {
-            user_index: words[Self::USER_INDEX] & COUNTER,
-            length: words[Self::LENGTH],
-            syndrome: Syndrome(words[Self::SYNDROME] as u8),
-            queue_pair: words[Self::QUEUE_PAIR] & COUNTER,
-            opcode: Opcode((words[Self::QUEUE_PAIR] >> 24) as u8),
+            user_index: read(Self::USER_INDEX) & COUNTER,
+            length: read(Self::LENGTH),
+            syndrome: Syndrome(read(Self::SYNDROME) as u8),
+            queue_pair: operation & COUNTER,
+            opcode: Opcode((operation >> 24) as u8),
         }
     }
 }
@@ -558,12 +565,12 @@ impl KeyUpdate {
     const ONE_SEGMENT: u32 = 4 << 16;
 
     /// Encodes the key change as words, by unit.
+    #[inline]
     #[must_use]
     pub const fn encode(self) -> [[u32; 4]; Self::UNITS] {
-        let mut units = [[0; 4]; Self::UNITS];
         let key = Self::ANY_QUEUE_PAIR | self.variant as u32;
         let always = Self::MASK_FREE | Self::MASK_KEY;
-        match self.opens {
+        let (segments, mask, access, range) = match self.opens {
             Some(opens) => {
                 // No local rights: windows never occur in local segments.
                 let mut access = 0;
@@ -574,26 +581,26 @@ impl KeyUpdate {
                     access |= Self::REMOTE_WRITE;
                 }
                 let mask = always | Self::MASK_LENGTH | Self::MASK_START | Self::MASK_ACCESS;
-                units[0] = [
-                    Self::INLINE | Self::TRANSLATION_OFFSET,
-                    Self::ONE_SEGMENT,
-                    0,
-                    mask,
-                ];
-                units[3] = [access, key, 0, 0];
-                units[4] = [
+                let range = [
                     (opens.address >> 32) as u32,
                     opens.address as u32,
                     (opens.length >> 32) as u32,
                     opens.length as u32,
                 ];
+                (Self::ONE_SEGMENT, mask, access, range)
             }
-            None => {
-                units[0] = [Self::INLINE | Self::TRANSLATION_OFFSET, 0, 0, always];
-                units[3] = [Self::FREE, key, 0, 0];
-            }
-        }
-        units
+            None => (0, always, Self::FREE, [0; 4]),
+        };
+        let first = Self::INLINE | Self::TRANSLATION_OFFSET;
+        [
+            [first, segments, 0, mask],
+            [0; 4],
+            [0; 4],
+            [access, key, 0, 0],
+            range,
+            [0; 4],
+            [0; 4],
+        ]
     }
 
     /// Decodes the words; `None` unless they are such a key change.

@@ -25,6 +25,10 @@ use crate::platform::{DeviceUnit, DeviceWord, Hal};
 // UNSAFETY: the compiler cannot check how a program accesses shared memory.
 pub unsafe trait OtherEnd {
     /// Notifies the other end to read the mailbox and the doorbell records of all queues.
+    ///
+    /// The record of a completion queue has its last arm command. A command that differs from the
+    /// one read before is new, and so is the first one of a queue. A new command arms the queue, or
+    /// raises its event at once if it has completions past the command's consumer index.
     fn ring(&self);
 
     /// Returns true if the other end left, for good.
@@ -49,8 +53,8 @@ struct Exchange {
 
 /// Memory for one command and its answer, and the program that answers.
 ///
-/// A lock of type `L` admits one command at a time. It is acquired while locks of the core are
-/// held.
+/// A lock of type `L` admits one command at a time. Only control calls give commands, so use the
+/// lock that they take in the core ([`RawLock::Control`]). Posting and arming take no lock.
 pub struct Mailbox<'s, L, E, H> {
     exchange: Mutex<L, Exchange>,
     units: &'s [DeviceUnit; UNITS],

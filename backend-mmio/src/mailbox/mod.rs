@@ -4,10 +4,11 @@
 //!
 //! Rings and doorbell records are in the memory as for an adapter. A [`Mailbox`] carries one
 //! command and one answer at a time ([`defs::mailbox`](crate::defs::mailbox)). Commands implement
-//! [`Control`](crate::mlx5::Control) ([`MailboxControl`]),
-//! [`ConnectionManager`](crate::cm::ConnectionManager) ([`MailboxConnectionManager`]) and the
-//! registers ([`MailboxRegisters`]). The platform supplies the memory and [`OtherEnd`], which
-//! notifies the program and detects that it is gone.
+//! [`Control`](crate::mlx5::Control) ([`MailboxControl`]) and
+//! [`ConnectionManager`](crate::cm::ConnectionManager) ([`MailboxConnectionManager`]). A write to
+//! the registers ([`MailboxRegisters`]) only notifies the program, which reads the doorbell
+//! records. The platform supplies the memory and [`OtherEnd`], which notifies the program and
+//! detects that it is gone.
 //!
 //! # Failure of the other end
 //! The driver waits for an answer as long as the platform permits. An invalid answer counts as

@@ -5,14 +5,13 @@ use core::fmt;
 use dat_core::sync::RawLock;
 
 use super::exchange::{Mailbox, OtherEnd};
-use crate::defs::mailbox::Command;
-use crate::defs::mlx5::register;
 use crate::platform::{Hal, RegisterIo};
 
 /// The registers of a mailbox device.
 ///
-/// A send doorbell notifies the other end to read the doorbell records, which hold all its
-/// information. Arming a completion queue is a command.
+/// A doorbell notifies the other end to read the doorbell records, which hold all its information:
+/// descriptors and receives posted, and the last arm command of each completion queue. So nothing
+/// on the data path waits for the other end.
 pub struct MailboxRegisters<'s, L, E, H> {
     mailbox: &'s Mailbox<'s, L, E, H>,
 }
@@ -39,14 +38,7 @@ impl<L, E, H> fmt::Debug for MailboxRegisters<'_, L, E, H> {
 }
 
 impl<L: RawLock, E: OtherEnd, H: Hal> RegisterIo for MailboxRegisters<'_, L, E, H> {
-    fn write(&self, offset: u32, value: u64) {
-        if offset == register::COMPLETION_QUEUE {
-            // The next poll detects a device that does not execute it.
-            let _gone: Result<(), _> = self
-                .mailbox
-                .execute(&Command::WriteRegister { offset, value });
-        } else {
-            self.mailbox.ring();
-        }
+    fn write(&self, _offset: u32, _value: u64) {
+        self.mailbox.ring();
     }
 }

@@ -75,7 +75,11 @@ struct Scripted {
     rung: Cell<u32>,
     is_gone: Cell<bool>,
     cut_off: Cell<u32>,
+    /// Arms a completion queue while a command waits for its answer.
+    during_wait: Cell<Option<Registers>>,
 }
+
+type Registers = MailboxRegisters<'static, NoLock, &'static Scripted, Fences>;
 
 fn store(units: Units, position: usize, value: u32) {
     units[position / 4][position % 4].store(value);
@@ -125,6 +129,9 @@ unsafe impl OtherEnd for &'static Scripted {
     }
 
     fn keep_waiting(&self, polls: u32) -> bool {
+        if let Some(registers) = self.during_wait.take() {
+            registers.write(register::COMPLETION_QUEUE, 0x1_0000_0002);
+        }
         polls < 100
     }
 
@@ -150,6 +157,7 @@ fn scripted(next: &[Next]) -> (&'static Scripted, &'static Desk) {
         rung: Cell::new(0),
         is_gone: Cell::new(false),
         cut_off: Cell::new(0),
+        during_wait: Cell::new(None),
     }));
     (other, Box::leak(Box::new(mailbox(other))))
 }
@@ -443,16 +451,19 @@ fn events_are_polled_after_a_notice() {
     assert_eq!(other.commands.borrow().len(), 5);
 }
 
+/// An arming under a lock that masks interrupts waits for no answer, and may interrupt a command.
 #[test]
-fn a_doorbell_rings_and_an_arming_is_a_command() {
-    let (other, mailbox) = scripted(&[Next::Answer(&[0])]);
+fn doorbells_and_armings_ring_and_give_no_command() {
+    let (other, mailbox) = scripted(&[Next::Nothing]);
     let registers = MailboxRegisters::new(mailbox);
     registers.write(0x800, 1 << 32);
-    assert_eq!((other.rung.get(), other.commands.borrow().len()), (1, 0));
     registers.write(register::COMPLETION_QUEUE, 0x1_0000_0002);
-    let armed = Command::WriteRegister {
-        offset: register::COMPLETION_QUEUE,
-        value: 0x1_0000_0002,
-    };
-    assert_eq!(other.commands.take(), [armed]);
+    assert_eq!((other.rung.get(), other.commands.borrow().len()), (2, 0));
+    // The lock of the commands is not taken.
+    other.during_wait.set(Some(registers));
+    let unanswered = mailbox.execute::<()>(&Command::Halt);
+    assert_eq!(unanswered, Err(BackendError::Device));
+    assert_eq!(other.rung.get(), 4);
+    // The other end has read the unanswered command again.
+    assert_eq!(other.commands.take(), [Command::Halt, Command::Halt]);
 }

@@ -391,6 +391,7 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
 
     /// Applies to devices with inline data.
     const READS_AT_POST: bool = true;
+    const EXTENDS: bool = false;
 
     fn ia_attributes(&self) -> IaAttributes {
         let address = self.cm.address();

@@ -177,7 +177,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     }
 
     /// Takes the oldest entry of any kind, which it reads again.
-    #[cold]
+    #[inline(always)]
     fn examine(&mut self) -> Result<Option<Examined>, DeviceFault> {
         let Some((entry, tail)) = self.written(self.next) else {
             if self.written(self.next.wrapping_add(1)).is_none() {
@@ -198,8 +198,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             return Err(DeviceFault::UnknownKind);
         }
         H::from_device();
-        let words = core::array::from_fn(|word| read(entry, word));
-        let entry = defs::Completion::decode(words);
+        let entry = defs::Completion::of(|word| read(entry, word));
         let generation = self
             .tables
             .generations
@@ -264,6 +263,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     /// Takes the oldest request of a queue, which has this index; returns its token.
     ///
     /// `received` is the length of a receive.
+    #[inline(always)]
     fn take_oldest(
         &self,
         queue: &QueueCell,
@@ -437,7 +437,7 @@ fn status(syndrome: Syndrome) -> DtoStatus {
 
 impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
-        for _ in 0..=self.entries() {
+        for _ in 0..self.entries().wrapping_add(1) {
             if self.tables.is_faulty() {
                 // Until it is halted the device may still use posted requests.
                 let halted = self.tables.state.is_halted();

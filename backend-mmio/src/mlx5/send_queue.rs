@@ -105,6 +105,18 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         }
     }
 
+    /// Writes a whole block by its index from the first free one on.
+    #[inline(always)]
+    fn fill_block(&self, block: u32, [a, b, c, d]: [[u32; 4]; BLOCK_UNITS as usize]) {
+        let index = self.block_index(self.head.wrapping_add(block));
+        if let Some([first, second, third, fourth]) = self.ring.get(index) {
+            first.put(a);
+            second.put(b);
+            third.put(c);
+            fourth.put(d);
+        }
+    }
+
     /// Returns the slot of a block by its index from the first free one on.
     fn slot(&self, block: u32) -> Option<&'s RequestSlot> {
         self.slots
@@ -462,21 +474,21 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
             self.forget_ranges(blocks_of_units(u32::from(units)));
         }
         let block = self.first_block().ok_or(Rejected)?;
-        for (unit_index, words) in (1..).zip(KeyUpdate { variant, opens }.encode()) {
-            self.fill(unit_index, words);
-        }
+        // Whole blocks, without a loop over units: the caller may have interrupts masked.
+        let (_, [_, second, third, fourth]) = block;
+        let [a, b, c, rest @ ..] = KeyUpdate { variant, opens }.encode();
+        second.put(a);
+        third.put(b);
+        fourth.put(c);
+        self.fill_block(1, rest);
         if let Some(opens) = opens {
-            // Padded to a whole block.
             let memory = Data {
                 length: u32::try_from(opens.length).unwrap_or(0),
                 key: request.region.local,
                 address: opens.address,
             };
-            let none = [[0; 4]; 3];
-            let segments = core::iter::once(memory.encode()).chain(none);
-            for (unit_index, words) in (1 + KeyUpdate::UNITS as u32..).zip(segments) {
-                self.fill(unit_index, words);
-            }
+            // Padded to a whole block.
+            self.fill_block(2, [memory.encode(), [0; 4], [0; 4], [0; 4]]);
         }
         let control = Control {
             index: self.head as u16,

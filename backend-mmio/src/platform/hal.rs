@@ -243,9 +243,12 @@ impl DeviceUnit {
     /// store: a store of two words would race with loads of one.
     #[inline]
     pub(crate) fn put(&self, numbers: [u32; 4]) {
-        for (word, number) in self.0.iter().zip(numbers) {
-            word.store(number);
-        }
+        // Without a loop, which a compiler for size keeps.
+        let ([a, b, c, d], [first, second, third, fourth]) = (&self.0, numbers);
+        a.store(first);
+        b.store(second);
+        c.store(third);
+        d.store(fourth);
     }
 }
 

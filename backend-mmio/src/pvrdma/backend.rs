@@ -324,6 +324,8 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> Backend
     type ReceiveQueue = PvrdmaReceiveQueue<'s, H, W>;
     type SharedReceiveQueue = PvrdmaSharedReceiveQueue<'s, H, W>;
 
+    const EXTENDS: bool = false;
+
     fn ia_attributes(&self) -> IaAttributes {
         let address = self.cm.address();
         let limits = self.limits();

@@ -10,18 +10,20 @@ use critical_section::Mutex;
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event, Wait, WakeReason};
 use dat_core::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
-use dat_core::sync::CriticalSectionLock;
+use dat_core::sync::{ContextLock, CriticalSectionLock, SplitLock};
 use dat_core::time::Instant;
 use dat_core::{Ia, InterruptHandle, Result};
 use static_cell::StaticCell;
 
 /// Driver of the adapter, an implementation of `dat_core::backend::Backend`; here the mock.
 pub(crate) type Driver = backend_mock::MockBackend;
-type FirmwareIa = Ia<'static, Driver, CriticalSectionLock>;
+type FirmwareIa = Ia<'static, Driver, Lock>;
+/// Data calls mask interrupts, control calls do not.
+type Lock = SplitLock<CriticalSectionLock, ContextLock>;
 
 dat_core::define_storage! {
     /// Storage of the adapter; one dispatcher is the adapter's own.
-    struct Storage for Driver, CriticalSectionLock {
+    struct Storage for Driver, Lock {
         protection_zones: 1,
         local_regions: 1,
         remote_regions: 1,

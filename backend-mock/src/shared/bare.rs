@@ -1,4 +1,7 @@
 //! Shared state of a fabric without `std`: for one caller at a time, without sleep.
+//!
+//! An interrupt handler may meet a call of the context that it interrupts. It must not wait: its
+//! posts are refused, its polls find nothing (and say so: the core looks again), its armings miss.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,6 +36,16 @@ impl Shared {
         act(&mut self.world.lock())
     }
 
+    /// As `enter`; `None` if the call would wait for the context that it interrupts.
+    pub(crate) fn try_enter<R>(&self, act: impl FnOnce(&mut World) -> R) -> Option<R> {
+        Some(act(&mut *self.world.try_lock()?))
+    }
+
+    /// Returns true if `try_enter` would return `None`.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.world.is_locked()
+    }
+
     pub(crate) fn poll_steps(&self) -> bool {
         self.poll_steps
     }
@@ -43,5 +56,22 @@ impl Shared {
 
     pub(crate) fn watch_posts(&self, watches: bool) {
         self.watches_posts.store(watches, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FabricOptions;
+
+    #[test]
+    fn a_call_inside_another_does_not_wait() {
+        let shared = Shared::new(World::new(FabricOptions::default()), false);
+        assert!(!shared.is_busy());
+        shared.enter(|_| {
+            assert!(shared.is_busy());
+            assert!(shared.try_enter(|_| ()).is_none());
+        });
+        assert!(shared.try_enter(|_| ()).is_some());
     }
 }

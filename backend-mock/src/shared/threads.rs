@@ -138,6 +138,18 @@ impl Shared {
         self.poll_steps
     }
 
+    /// As `enter`: threads wait for each other.
+    #[inline]
+    pub(crate) fn try_enter<R>(&self, act: impl FnOnce(&mut World) -> R) -> Option<R> {
+        Some(self.enter(act))
+    }
+
+    /// Returns false: `try_enter` waits.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        false
+    }
+
     pub(crate) fn watches_posts(&self) -> bool {
         self.watches_posts.load(Ordering::Relaxed)
     }

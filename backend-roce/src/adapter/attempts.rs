@@ -6,11 +6,11 @@ use core::time::Duration;
 use dat_core::backend::{BackendError, ConnectFailure};
 use dat_queues::State;
 
-use super::Adapter;
 use super::links::{Link, TRANSLATED};
-use super::private_data::{pack, pack_request, private_size};
+use super::private_data::{PrivateForm, pack, pack_request, private_size};
 use super::probes::SHORTEST_KEEP_ALIVE;
 use super::service_points::{port_of, service};
+use super::{Adapter, Pair};
 use crate::port::{LocalWay, Route};
 use crate::proto::Psn;
 use crate::proto::connection::{
@@ -44,7 +44,8 @@ impl Adapter {
         data: &[u8],
     ) -> Result<(), BackendError> {
         let resources = BackendError::Resources;
-        let (private_data, private_length, private_tail) = pack_request(data).ok_or(resources)?;
+        let packed = pack_request(self.private_form, data);
+        let (private_data, private_length, private_tail) = packed.ok_or(resources)?;
         let dialled = port_of(qualifier);
         let source = SocketAddr::new(route.source, self.address.port());
         peer.set_port(dialled);
@@ -52,6 +53,7 @@ impl Adapter {
         let pair = self.pairs.get(key).ok_or(BackendError::State)?;
         let (reads_in, reads_out) = pair.reads();
         let shared_receive_queue = pair.setup.shared.is_some();
+        let (source_port, retry_count, rnr_retry_count) = self.wishes(pair);
         let nonce = self.random.next().to_ne_bytes();
         let options = self.connection_options();
         let mut request = ConnectRequest {
@@ -65,14 +67,14 @@ impl Adapter {
             is_reliable: true,
             starting_psn: Psn::new(self.random.next() as u32),
             local_response_timeout: options.response_timeout,
-            retry_count: self.options.retries,
-            rnr_retry_count: self.options.not_ready_retries,
+            retry_count,
+            rnr_retry_count,
             mtu: Some(route.mtu.min(self.options.mtu)),
             max_retries: options.max_retries,
             shared_receive_queue,
             source: route.source,
             destination: peer.ip(),
-            source_port: source.port(),
+            source_port,
             ack_timeout: self.options.timeout,
             mark: Some(Mark {
                 port: source.port(),
@@ -96,7 +98,7 @@ impl Adapter {
         if !self.reserve_link() {
             return Err(resources);
         }
-        let qpn = self.qpns.draw(key).ok_or(resources)?;
+        let qpn = self.draw_qpn(key).ok_or(resources)?;
         let transaction = self.random.next();
         let now = self.now;
         request.qpn = qpn;
@@ -123,13 +125,34 @@ impl Adapter {
         Ok(())
     }
 
+    /// Returns the port of rdma_cm that the peer of a queue pair learns, and the repetitions that
+    /// it is asked for: without progress, and of messages that find no receive.
+    fn wishes(&self, pair: &Pair) -> (u16, u8, u8) {
+        let options = &self.options;
+        let usual = (
+            self.address.port(),
+            options.retries,
+            options.not_ready_retries,
+        );
+        pair.attempt.map_or(usual, |with| {
+            (with.own_port, with.retries, with.not_ready_retries)
+        })
+    }
+
+    /// Returns the QPN of a queue pair in its next connection: its own, if it has one (ROCE-272).
+    fn draw_qpn(&mut self, key: usize) -> Option<u32> {
+        let own = self.pairs.get(key)?.qpn;
+        own.or_else(|| self.qpns.draw(key))
+    }
+
     /// Accepts a request with a queue pair.
     ///
     /// # Errors
     /// - `State`: the request is gone.
     /// - `Resources`: no QPN is left, or the private data is too long.
     pub(crate) fn accept(&mut self, id: u32, key: usize, data: &[u8]) -> Result<(), BackendError> {
-        let private_data = pack::<REPLY_PRIVATE>(data).ok_or(BackendError::Resources)?;
+        let private_data = pack::<REPLY_PRIVATE>(self.private_form, data);
+        let private_data = private_data.ok_or(BackendError::Resources)?;
         let link = self.links.get(id).filter(|link| link.waits);
         let link = link.ok_or(BackendError::State)?;
         let (request, translated) = (link.request, link.path.wire != link.path.view);
@@ -140,14 +163,15 @@ impl Adapter {
         }
         let (reads_in, reads_out) = pair.reads();
         let shared_receive_queue = pair.setup.shared.is_some();
-        let qpn = self.qpns.draw(key).ok_or(BackendError::Resources)?;
+        let (_, _, rnr_retry_count) = self.wishes(pair);
+        let qpn = self.draw_qpn(key).ok_or(BackendError::Resources)?;
         let reply = ConnectReply {
             ids: Ids::default(),
             qpn,
             starting_psn: Psn::new(self.random.next() as u32),
             responder_resources: reads_in.min(request.initiator_depth),
             initiator_depth: reads_out.min(request.responder_resources),
-            rnr_retry_count: self.options.not_ready_retries,
+            rnr_retry_count,
             shared_receive_queue,
             guid: self.guid | if translated { TRANSLATED } else { 0 },
             private_data,
@@ -210,6 +234,7 @@ impl Adapter {
             let (slots, resources) = pair.transport_slots(probes, resources);
             pair.transport = Some(QueuePair::new(agreement, &options, slots, resources));
             pair.link = Some(id);
+            pair.path = path;
             pair.state = state;
             pair.keep_alive = keep_alive.map(|period| period.max(SHORTEST_KEEP_ALIVE));
             pair.heard = self.now;
@@ -226,17 +251,22 @@ impl Adapter {
         let Some(link) = self.links.get(id).filter(|link| link.waits) else {
             return;
         };
-        let (port, request) = (link.path.wire.source_port, link.request);
+        let (local, request) = (link.path.wire.source(), link.request);
         // The consumer has no room for the request if its service point is still there.
-        let refusal = match self.service_at(port, &request) {
+        let refusal = match self.service_at(local, &request) {
             Some(_) => Reason::NO_RESOURCES,
             None => Reason::INVALID_SERVICE,
         };
         let Some(link) = self.links.get_mut(id) else {
             return;
         };
-        let kept = data.get(..private_size()).unwrap_or(data);
-        let private_data = pack::<REJECT_PRIVATE>(kept).filter(|_| by_consumer);
+        let form = self.private_form;
+        let most = match form {
+            PrivateForm::Packed => private_size(),
+            PrivateForm::Plain => REJECT_PRIVATE,
+        };
+        let kept = data.get(..most).unwrap_or(data);
+        let private_data = pack::<REJECT_PRIVATE>(form, kept).filter(|_| by_consumer);
         let reject = Reject {
             ids: Ids::default(),
             answered: Answered::Request,

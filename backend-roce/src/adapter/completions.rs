@@ -54,6 +54,12 @@ impl Adapter {
         self.completion_queues.insert(number, queue)
     }
 
+    /// Returns true if a completion queue has lost completions.
+    pub(crate) fn has_overrun(&self, number: u32) -> bool {
+        let queue = self.completion_queues.get(number);
+        queue.is_some_and(|queue| queue.ring.is_failed())
+    }
+
     pub(crate) fn remove_completion_queue(&mut self, number: u32) {
         self.completion_queues.remove(number);
         self.withdraw(
@@ -91,10 +97,10 @@ impl Adapter {
         self.raised = true;
     }
 
-    /// Breaks the queue pairs of a completion queue that failed.
+    /// Tells of a completion queue that failed, armed or not, and breaks its queue pairs.
     pub(super) fn overrun(&mut self, number: u32) {
-        let queue = self.completion_queue(number);
-        if queue.is_some_and(|queue| queue.ring.disarm()) {
+        if let Some(queue) = self.completion_queue(number) {
+            queue.ring.disarm();
             self.tell_completions(number);
         }
         for index in 0.. {

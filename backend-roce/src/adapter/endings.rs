@@ -2,12 +2,13 @@
 
 use dat_core::backend::ControlEvent;
 use dat_core::flags::DtoStatus;
-use dat_queues::{State, Work};
+use dat_queues::State;
 
 use super::Adapter;
 use super::deadlines::Timer;
 use super::locals::LOCAL_PACKET_MAX;
 use super::packets::PACKET_MAX;
+use super::queue_pair::Drain;
 use crate::port::RECORD_OVERHEAD;
 use crate::proto::queue_pair::QueuePair;
 
@@ -32,7 +33,13 @@ impl Adapter {
         };
         pair.state = State::Error;
         pair.is_failing = true;
+        let local = pair.local;
+        self.locals.failing += 1;
         self.set_ready(key);
+        // The peer may never read what is before that packet.
+        if local.is_some_and(|local| self.locals.is_full(local)) {
+            self.finish_failure(key);
+        }
     }
 
     /// Ends a queue pair that failed, once its last packet is sent, and reports it.
@@ -58,7 +65,7 @@ impl Adapter {
             return;
         };
         pair.state = State::Error;
-        pair.is_failing = false;
+        self.locals.failing -= usize::from(core::mem::take(&mut pair.is_failing));
         let last = pair.transport.as_mut().and_then(QueuePair::end);
         if let Some(completion) = last {
             self.complete_receive(key, &completion);
@@ -74,10 +81,9 @@ impl Adapter {
             let Some(pair) = self.pairs.get_mut(key) else {
                 return;
             };
-            let Some(link) = pair.link.and_then(|link| self.links.get(link)) else {
+            let Some(path) = pair.path else {
                 return;
             };
-            let path = link.path;
             let room = match path.local {
                 None => PACKET_MAX,
                 // A response may be larger. Its length is known once it is written.
@@ -125,6 +131,7 @@ impl Adapter {
                 return;
             };
             pair.first += 1;
+            pair.receivers.pop_front();
             self.complete_request(key, &entry, DtoStatus::Flushed);
         }
     }
@@ -156,14 +163,23 @@ impl Adapter {
             self.counts.requester += requester;
             self.counts.responder += responder;
         }
+        // That of a connection leaves with its messages.
+        let local = pair.local.take().filter(|_| pair.link.is_none());
         pair.link = None;
-        pair.local = None;
+        pair.path = None;
+        pair.datagrams = None;
+        pair.receivers.clear();
+        pair.peer_failed = false;
+        pair.drain = Drain::No;
+        if let Some(qpn) = pair.qpn {
+            self.memories.unbind_all_of(qpn);
+        }
         // A pair of queues that is full would keep it from the next connection.
         let was_ready = core::mem::take(&mut pair.is_ready);
         // Their room stays reserved.
         for entry in pair.sends.drain(..) {
-            if let Work::Bind(_, window_key) = entry.request.work {
-                self.memories.cancel_bind(window_key);
+            if let Some(drawn) = entry.drawn_key() {
+                self.memories.cancel_bind(drawn);
             }
         }
         pair.first = 0;
@@ -171,6 +187,9 @@ impl Adapter {
         pair.receives.clear();
         let taken = pair.current.take().is_some();
         let setup = pair.setup;
+        if let Some(local) = local {
+            self.locals.leave(local);
+        }
         if was_ready {
             self.ready_pairs.retain(|ready| *ready != key);
             self.locals.forget(key);
@@ -200,6 +219,28 @@ impl Adapter {
         self.withdraw_connection(token);
     }
 
+    /// Returns true if requests or packets are still to leave, or to be acknowledged.
+    #[cfg(feature = "udp")]
+    pub(crate) fn has_requests(&self) -> bool {
+        let waits = |pair: &super::Pair| {
+            // Requests of a queue pair that drains do not begin.
+            let is_held = pair.drain != Drain::No && pair.has_drained();
+            pair.is_failing || pair.state == State::Connected && pair.posted() > 0 && !is_held
+        };
+        self.has_output() || self.pairs.iter().any(|(_, pair)| waits(pair))
+    }
+
+    /// Ends all connections and attempts; no event about them follows.
+    #[cfg(feature = "udp")]
+    pub(crate) fn leave_peers(&mut self) {
+        for key in 0..self.pairs.bound() {
+            if self.pairs.get(key).is_some_and(|pair| pair.link.is_some()) {
+                self.disconnect(key, false);
+            }
+        }
+        self.refuse_waiting();
+    }
+
     /// Returns a queue pair in error to unconnected; false if it is in another state.
     pub(crate) fn reset(&mut self, key: usize) -> bool {
         let in_error = self.pairs.get(key).map(|pair| pair.state) == Some(State::Error);
@@ -221,6 +262,9 @@ impl Adapter {
         let Some(pair) = self.pairs.remove(key) else {
             return;
         };
+        if let Some(qpn) = pair.qpn {
+            self.port_numbers.release(qpn, self.now);
+        }
         if pair.is_gathering {
             self.gathering.retain(|gathering| *gathering != key);
         }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData as CoreData};
+use dat_core::backend::{ConnectFailure, ControlEvent, NotLocal, PrivateData as CoreData};
 use dat_queues::State;
 
 use super::Adapter;
@@ -34,9 +34,14 @@ impl Adapter {
             Some(ConnectionEvent::Rejected(reject)) if self.propose_smaller(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) if self.asks_elsewhere(id, &reject) => {}
             Some(ConnectionEvent::Rejected(reject)) => {
+                self.not_local =
+                    (reject.reason == Reason::LOCAL_ONLY).then_some(NotLocal::Required);
                 let failure = if reject.reason == Reason::CONSUMER {
                     self.note_answer(id);
-                    ConnectFailure::PeerRejected(unpack(reject.private_data.bytes()))
+                    ConnectFailure::PeerRejected(unpack(
+                        self.private_form,
+                        reject.private_data.bytes(),
+                    ))
                 } else {
                     self.counts.without_room += u64::from(reject.reason == Reason::NO_RESOURCES);
                     ConnectFailure::NonPeerRejected
@@ -44,6 +49,7 @@ impl Adapter {
                 self.attempt_failed(id, failure);
             }
             Some(ConnectionEvent::Unreachable) => {
+                self.not_local = None;
                 let link = self.links.get(id);
                 // Port 4791 may belong to a kernel that answers others only.
                 let is_refused = link.is_some_and(|link| link.is_refused);
@@ -74,6 +80,7 @@ impl Adapter {
         let Some((key, agreement)) = link.pair.zip(Agreement::active(&link.request, reply)) else {
             return;
         };
+        self.not_local = None;
         self.note_answer(id);
         let is_translated = is_ours(reply.guid) && reply.guid & TRANSLATED != 0;
         let asked = self.options.keep_alive;
@@ -87,7 +94,7 @@ impl Adapter {
         if let Some(queue_pair) = self.pairs.get(key).map(|pair| pair.setup.token) {
             self.raise(ControlEvent::Established {
                 queue_pair,
-                private_data: unpack(reply.private_data.bytes()),
+                private_data: unpack(self.private_form, reply.private_data.bytes()),
             });
         }
     }
@@ -123,10 +130,14 @@ impl Adapter {
         self.detach(id);
         self.take_back(id);
         if let Some(key) = pair
-            && let Some(pair) = self.pairs.get(key)
+            && let Some(pair) = self.pairs.get_mut(key)
         {
             let queue_pair = pair.setup.token;
-            self.stop_pair(key);
+            if pair.attempt.is_some_and(|with| with.keeps_pair) && pair.state == State::Connecting {
+                (pair.state, pair.link) = (State::Unconnected, None);
+            } else {
+                self.stop_pair(key);
+            }
             self.raise(ControlEvent::ConnectFailed {
                 queue_pair,
                 failure,

@@ -5,6 +5,7 @@ use dat_queues::State;
 use super::deadlines::Timer;
 use super::locals::Sender;
 use super::service_points::ServicePoint;
+use super::unread::Unread;
 use super::{Adapter, ENDED, Pair};
 use crate::port::{LocalNumber, Path};
 use crate::proto::connection::{
@@ -70,6 +71,8 @@ pub(crate) struct Link {
     pub(super) is_passive: bool,
     /// Times that the timer has expired.
     pub(super) repeats: u32,
+    /// Packets that the peer had not read at the last time-out.
+    pub(super) unread: Option<Unread>,
     pub(super) is_ready: bool,
 }
 
@@ -99,6 +102,7 @@ impl Link {
             is_refused: false,
             is_passive: false,
             repeats: 0,
+            unread: None,
             is_ready: false,
         }
     }
@@ -143,17 +147,6 @@ impl Link {
         let (before, now) = (self.path.wire.destination(), wire.source());
         now.ip() == before.ip() && now.port() != before.port()
     }
-
-    /// Returns the addresses that the ICRC of a packet with these addresses covers.
-    ///
-    /// A kernel sends from any port; only our own ends agree on addresses.
-    pub(super) fn view(&self, wire: &Flow) -> Flow {
-        if self.is_marked() {
-            self.path.view.reversed()
-        } else {
-            *wire
-        }
-    }
 }
 
 impl Adapter {
@@ -163,6 +156,7 @@ impl Adapter {
         let index = self.links.reserve();
         index.is_some_and(|index| self.deadlines.has_room(Timer::Link(index)))
             && self.ready_links.has_room_for(links)
+            && self.locals.reserve_attempt()
     }
 
     /// Follows the peer of a connection to another port, if it may have moved there (ROCE-52).
@@ -175,19 +169,27 @@ impl Adapter {
             link.path.wire = wire.reversed();
             let path = link.path;
             if let Some(key) = link.pair {
-                self.change_buffers(key, &path);
+                self.change_path(key, &path);
             }
         }
     }
 
-    /// Notes that the peer of a connection has not answered in time, or has asked again.
+    /// Lets the packets of a queue pair take another path to the same peer.
+    pub(super) fn change_path(&mut self, key: usize, path: &Path) {
+        if let Some(current) = self.pairs.get_mut(key).and_then(|pair| pair.path.as_mut()) {
+            *current = *path;
+        }
+        self.change_buffers(key, path);
+    }
+
+    /// Notes that the peer of a queue pair has not answered in time, or has asked again.
     ///
     /// None of the packets that may be lost has more than `payload` bytes of payload.
-    pub(super) fn note_unanswered(&mut self, id: u32, payload: u32) {
-        let Some(link) = self.links.get(id) else {
+    pub(super) fn note_unanswered(&mut self, key: usize, payload: u32) {
+        let Some(path) = self.pairs.get(key).and_then(|pair| pair.path) else {
             return;
         };
-        let peer = link.path.wire.destination();
+        let peer = path.wire.destination();
         let length = payload as usize + OVERHEAD_MAX;
         if let Some((last, longest)) = self.unanswered.last_mut()
             && *last == peer
@@ -234,6 +236,11 @@ impl Adapter {
         let deadline = link.connection.deadline();
         let is_new = !core::mem::replace(&mut link.is_ready, true);
         let local = link.path.local;
+        if is_over && local.is_some_and(|local| self.locals.drop_messages(local, id)) {
+            // A peer that reads nothing keeps no place of it.
+            self.remove_link(id);
+            return;
+        }
         let mut add = |local| self.locals.add(local, Sender::Link(id));
         if is_new && !local.is_some_and(&mut add) {
             self.ready_links.push_back(id);
@@ -323,7 +330,10 @@ impl Adapter {
     pub(crate) fn waits_for_peers(&self) -> bool {
         let waits = |timer: Timer| match timer {
             // That of the local way ends the pause of a message that found no receive.
-            Timer::Pair(key) => self.pairs.get(key).is_none_or(|pair| pair.local.is_none()),
+            Timer::Pair(key) => {
+                let pair = self.pairs.get(key);
+                pair.is_none_or(|pair| pair.local.is_none() || pair.link.is_none())
+            }
             Timer::Gathered => true,
             Timer::Probe(_) | Timer::Patience(_) => false,
             Timer::Link(index) => self.links.at(index).is_some_and(|link| {

@@ -12,8 +12,9 @@ use alloc::vec::Vec;
 
 use dat_core::backend::NotLocal;
 
-use super::Adapter;
+use super::packets::PACKET_MAX;
 use super::refusals::NOBODY;
+use super::{Adapter, Ends, Pair};
 use crate::options::PathChoice;
 use crate::port::{
     Arrival, LocalEvent, LocalNumber, LocalQueue, LocalWay, Outbox, RECORD_OVERHEAD,
@@ -71,10 +72,16 @@ impl Local {
 }
 
 /// The pairs of queues of an adapter.
-pub(super) struct Locals {
+pub(crate) struct Locals {
     slots: Vec<Option<Local>>,
     /// Pairs that have something to send, and are not known to be full.
     listed: VecDeque<u16>,
+    /// Attempts that wait for a set-up, with its number; there is room for one more.
+    attempts: VecDeque<(LocalNumber, u32)>,
+    /// Queue pairs that have failed, and are to send their last packet.
+    pub(super) failing: usize,
+    /// Set-ups that queue pairs without a connection wait for, each with the pair that it came to.
+    awaited: Vec<(LocalNumber, Option<LocalNumber>)>,
     /// The packets of one turn.
     pub(super) outbox: Outbox,
 }
@@ -85,6 +92,9 @@ impl Locals {
         Self {
             slots: Vec::new(),
             listed: VecDeque::new(),
+            attempts: VecDeque::new(),
+            failing: 0,
+            awaited: Vec::new(),
             outbox: Outbox::new(Vec::new(), RUN_PACKETS_MAX),
         }
     }
@@ -100,8 +110,73 @@ impl Locals {
     }
 
     /// Returns the size of packets of an open pair.
-    pub(super) fn mtu(&self, number: LocalNumber) -> Option<PathMtu> {
+    pub(crate) fn mtu(&self, number: LocalNumber) -> Option<PathMtu> {
         self.get(number).map(|local| local.mtu)
+    }
+
+    pub(super) fn is_open(&self, number: LocalNumber) -> bool {
+        self.get(number).is_some()
+    }
+
+    /// Returns the number of open pairs.
+    pub(super) fn count(&self) -> usize {
+        self.slots.iter().flatten().count()
+    }
+
+    /// Returns the open pair from an address of this side to a port of the peer.
+    pub(super) fn find(&self, (local, peer): &Ends) -> Option<LocalNumber> {
+        let mut open = self.slots.iter().flatten();
+        let found = open.find(|pair| {
+            let flow = pair.queue.flow();
+            flow.source() == *peer && flow.destination().ip() == *local
+        });
+        found.map(|pair| pair.number)
+    }
+
+    /// Returns true if a pair is open, and between the addresses of both ends.
+    pub(super) fn is_between(&self, number: LocalNumber, (local, peer): &Ends) -> bool {
+        self.get(number).is_some_and(|pair| {
+            let flow = pair.queue.flow();
+            [flow.source().ip(), flow.destination().ip()] == [peer.ip(), *local]
+        })
+    }
+
+    /// Returns true if a pair has room for a datagram, and nothing that waits for room.
+    pub(super) fn takes_datagram(&self, number: LocalNumber) -> bool {
+        const NEEDED: usize = RESERVE + PACKET_MAX + RECORD_OVERHEAD;
+        self.get(number)
+            .is_some_and(|local| !local.is_full && local.queue.has_room(NEEDED))
+    }
+
+    /// Returns true if two pairs lead to the same adapter: each of both ends may have made one.
+    pub(super) fn lead_to_one(&self, pairs: [LocalNumber; 2]) -> bool {
+        let peer = |number| Some(self.get(number)?.queue.peer());
+        let [one, other] = pairs.map(peer);
+        one.is_some() && one == other
+    }
+
+    /// Waits for the outcome of a set-up; false if there is no memory.
+    pub(crate) fn expect(&mut self, asked: LocalNumber) -> bool {
+        let has_room = self.awaited.try_reserve(1).is_ok();
+        if has_room {
+            self.awaited.push((asked, None));
+        }
+        has_room
+    }
+
+    /// Takes the outcome of a set-up, once there is one: the number of a pair, which is open if the
+    /// set-up succeeded.
+    pub(crate) fn outcome(&mut self, asked: LocalNumber) -> Option<LocalNumber> {
+        let mut awaited = self.awaited.iter();
+        let index = awaited.position(|(number, pair)| *number == asked && pair.is_some())?;
+        self.awaited.swap_remove(index).1
+    }
+
+    /// Gives up on a set-up.
+    pub(crate) fn forget_setup(&mut self, asked: LocalNumber) {
+        if let Some(index) = self.awaited.iter().position(|(number, _)| *number == asked) {
+            self.awaited.swap_remove(index);
+        }
     }
 
     /// Adds a user; false if the pair has ended, or there is no memory.
@@ -119,6 +194,28 @@ impl Locals {
         if let Some(local) = self.get_mut(number) {
             local.users = local.users.saturating_sub(1);
         }
+    }
+
+    /// Makes room for one more attempt; false if there is no memory.
+    pub(super) fn reserve_attempt(&mut self) -> bool {
+        let attempts = self.attempts.len() + 1;
+        self.attempts.has_room_for(attempts)
+    }
+
+    /// Returns true if requests and responses of a pair wait for room.
+    pub(super) fn is_full(&self, number: LocalNumber) -> bool {
+        self.get(number).is_some_and(|local| local.is_full)
+    }
+
+    /// Forgets the messages of a connection that is over, if its pair has no room for any; false if
+    /// it has.
+    pub(super) fn drop_messages(&mut self, number: LocalNumber, id: u32) -> bool {
+        let local = self.get_mut(number).filter(|local| local.is_stuck);
+        let is_stuck = local.is_some();
+        if let Some(local) = local {
+            local.links.retain(|ready| *ready != id);
+        }
+        is_stuck
     }
 
     fn open(&mut self, number: LocalNumber, mtu: PathMtu, queue: Arc<dyn LocalQueue>) -> bool {
@@ -201,7 +298,11 @@ impl Locals {
 
     /// Returns the queue that has the payload of a split arrival, if its pair is open.
     pub(super) fn source(&self, arrival: &Arrival) -> Option<&dyn LocalQueue> {
-        let number = arrival.local.filter(|_| arrival.is_split)?;
+        self.queue(arrival.local.filter(|_| arrival.is_split)?)
+    }
+
+    /// Returns the queue of an open pair.
+    pub(super) fn queue(&self, number: LocalNumber) -> Option<&dyn LocalQueue> {
         self.get(number).map(|local| &*local.queue)
     }
 
@@ -214,7 +315,7 @@ impl Locals {
 
     /// Copies the packets of the outbox into the queue of a pair; returns their number and bytes.
     ///
-    /// Unless `placed` is 0, it is one packet, of which as many bytes are there.
+    /// If `placed` is not 0, the outbox has one packet, and that many bytes of its payload are there.
     pub(super) fn push(&mut self, number: LocalNumber, placed: usize) -> (u64, u64) {
         let totals = self.outbox.totals();
         match self.slots.get(usize::from(number.slot)) {
@@ -263,6 +364,7 @@ impl Adapter {
                 local.is_full = true;
                 local.is_stuck |= is_message;
                 self.counts.local.full += 1;
+                self.finish_failures(number);
                 continue;
             }
             let before = self.counts.local.bytes_sent;
@@ -275,6 +377,20 @@ impl Adapter {
             }
             sent += (self.counts.local.bytes_sent - before) as usize;
             self.locals.list(number.slot);
+        }
+    }
+
+    /// Ends the connections that have failed and wait for room to tell it, which may not come.
+    #[cold]
+    fn finish_failures(&mut self, number: LocalNumber) {
+        while self.locals.failing > 0
+            && let Some(local) = self.locals.get(number)
+            && let Some(key) = local.pairs.iter().copied().find(|key| {
+                let pair = self.pairs.get(*key);
+                pair.is_some_and(|pair| pair.is_failing)
+            })
+        {
+            self.finish_failure(key);
         }
     }
 
@@ -313,11 +429,8 @@ impl Adapter {
         match local {
             Ok(None) => self.after_link(id),
             // The port tells what becomes of it.
-            Ok(Some(_)) => {}
-            Err(NotLocal::Nobody) => {
-                self.not_local = Some(NotLocal::Nobody);
-                self.find_nobody(id);
-            }
+            Ok(Some(number)) => self.locals.attempts.push_back((number, id)),
+            Err(NotLocal::Nobody) => self.find_nobody(id),
             Err(reason) => self.give_up(id, reason),
         }
     }
@@ -329,6 +442,7 @@ impl Adapter {
             link.connection.abandon();
             self.link_event(id, Some(ConnectionEvent::Rejected(NOBODY)));
         }
+        self.not_local = Some(NotLocal::Nobody);
     }
 
     /// Sends the request of an attempt that has waited for a pair of queues, on one way or the
@@ -354,11 +468,11 @@ impl Adapter {
 
     /// Ends an attempt that finds no queues and may take no other way (ROCE-251).
     fn give_up(&mut self, id: u32, reason: NotLocal) {
-        self.not_local = Some(reason);
         if let Some(link) = self.links.get_mut(id) {
             link.connection.abandon();
         }
         self.link_event(id, Some(ConnectionEvent::Unreachable));
+        self.not_local = Some(reason);
     }
 
     /// Takes over a change of a pair of queues.
@@ -384,11 +498,24 @@ impl Adapter {
 
     /// Settles the attempts that wait for one pair on another one, or the same.
     fn settle_all(&mut self, asked: LocalNumber, number: LocalNumber, reason: NotLocal) {
-        for index in 0..self.links.bound() {
-            let link = self.links.at_mut(index);
+        for (awaited, pair) in &mut self.locals.awaited {
+            if *awaited == asked {
+                *pair = Some(number);
+            }
+        }
+        self.settle_ways(asked, number);
+        for _ in 0..self.locals.attempts.len() {
+            let Some((waits, id)) = self.locals.attempts.pop_front() else {
+                return;
+            };
+            if waits != asked {
+                self.locals.attempts.push_back((waits, id));
+                continue;
+            }
+            // It may have ended.
+            let link = self.links.get_mut(id);
             if let Some(link) = link.filter(|link| link.pending == Some(asked)) {
                 link.pending = Some(number);
-                let id = link.id;
                 self.settle(id, reason);
             }
         }
@@ -426,11 +553,16 @@ impl Adapter {
                 link.is_ready = false;
             }
         }
+        let mut users = local.users;
         for index in 0..self.links.bound() {
+            if users == 0 {
+                break;
+            }
             let link = self.links.at_mut(index);
             let Some(link) = link.filter(|link| link.path.local == Some(number)) else {
                 continue;
             };
+            users -= 1;
             let (id, state) = (link.id, link.connection.state());
             let event = match state {
                 LinkState::Established => Some(ConnectionEvent::Disconnected { broken: true }),
@@ -441,12 +573,43 @@ impl Adapter {
             };
             link.connection.abandon();
             let key = link.pair;
-            if let Some(pair) = key.and_then(|key| self.pairs.get_mut(key))
-                && let Some(transport) = &mut pair.transport
-            {
-                transport.lose_peer();
+            if let Some(key) = key {
+                self.lose_peer(key);
             }
             self.link_event(id, event);
+        }
+        for key in 0..self.pairs.bound() {
+            if users == 0 {
+                break;
+            }
+            let pair = self.pairs.get(key);
+            if pair.is_some_and(|pair| pair.link.is_none() && pair.local == Some(number)) {
+                users -= 1;
+                self.break_attached(key);
+            }
+        }
+    }
+
+    /// Fails the requests of a queue pair without a connection whose queues have ended (ROCE-273).
+    ///
+    /// One without requests learns of it with the next one, as from a peer that does not answer.
+    pub(super) fn break_attached(&mut self, key: usize) {
+        let pair = self.pairs.get(key);
+        let has_requests = |pair: &Pair| {
+            let transport = pair.transport.as_ref();
+            pair.link.is_none() && pair.is_open() && transport.is_some_and(|one| !one.is_idle())
+        };
+        if pair.is_some_and(has_requests) {
+            self.lose_peer(key);
+            self.take_completions(key);
+            self.fail_pair(key);
+        }
+    }
+
+    fn lose_peer(&mut self, key: usize) {
+        let pair = self.pairs.get_mut(key);
+        if let Some(transport) = pair.and_then(|pair| pair.transport.as_mut()) {
+            transport.lose_peer();
         }
     }
 }

@@ -64,7 +64,7 @@ impl Adapter {
             self.counts.dropped += 1;
             return;
         }
-        if local.is_none() && link.view(wire).verify(datagram) == Verdict::Wrong {
+        if local.is_none() && link.path.received(wire).verify(datagram) == Verdict::Wrong {
             // The answer of another program names the addresses of the wire, and one to an earlier
             // request of this attempt those of that request (ROCE-198).
             let connects = link.connection.state() == LinkState::RequestSent;

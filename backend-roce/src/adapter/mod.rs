@@ -3,10 +3,12 @@
 //! One lock protects the whole adapter ([`crate::backend`]). So a packet looks up its region, and
 //! copies, under the lock that deregistration takes (ROCE-125).
 
+mod attached;
 mod attempts;
 mod buffers;
 mod completions;
 mod cookies;
+mod datagrams;
 mod deadlines;
 mod endings;
 mod link_events;
@@ -17,6 +19,7 @@ mod management;
 mod memories;
 mod outcomes;
 mod packets;
+mod port_numbers;
 mod posts;
 mod private_data;
 mod probes;
@@ -27,13 +30,21 @@ mod requests;
 mod service_points;
 mod slab;
 mod timers;
+mod unread;
+mod ways;
 
+pub use attached::{
+    Attempt, ConnectionTerms, ReceiveAttributes, RemoteRights, SendAttributes, Tuning,
+};
 pub(crate) use completions::Completions;
-pub(crate) use memories::Memories;
-pub(crate) use private_data::private_size;
-pub(crate) use queue_pair::{Pair, SEGMENTS, SendEntry};
+pub use datagrams::Receiver;
+pub(crate) use memories::{Memories, Opening};
+pub(crate) use port_numbers::PORTS;
+pub(crate) use private_data::{PrivateForm, private_size};
+pub(crate) use queue_pair::{Beside, Drain, Pair, SEGMENTS, SendEntry};
 pub(crate) use service_points::port_of;
 pub(crate) use slab::Slab;
+pub(crate) use ways::Ends;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -56,10 +67,12 @@ use cookies::Cookies;
 use deadlines::{Deadlines, Timer};
 use link_table::LinkTable;
 use locals::Locals;
+use port_numbers::PortNumbers;
 use random::Random;
 use refusals::COMMON_SERVICES_MAX;
 use requests::{Arrived, Parked};
-use service_points::Listener;
+use service_points::{Listener, Service};
+use ways::Ways;
 
 /// Bytes of the outbox.
 pub(crate) const OUTBOX: usize = 256 << 10;
@@ -84,11 +97,13 @@ pub(crate) struct Adapter {
     pub(crate) pairs: Slab<Pair>,
     /// Queue pairs by QPN.
     qpns: NumberTable<'static, usize>,
+    /// Queue pairs by QPNs that name a port.
+    port_numbers: PortNumbers,
     pub(crate) shared_receives: Slab<SharedReceives>,
     pub(crate) completion_queues: RingTable<Completions>,
     pub(crate) listeners: Slab<Listener>,
     /// Listeners by service id.
-    services: Table<u64, usize>,
+    services: Table<Service, usize>,
     /// Peers with services that have answered at port 4791, the newest last.
     common_services: VecDeque<(IpAddr, u64)>,
     /// Connections by communication id.
@@ -108,6 +123,8 @@ pub(crate) struct Adapter {
     ports: Table<u16, usize>,
     /// Ports without a user, to be given back.
     pub(crate) unused_ports: Vec<u16>,
+    /// Set if ports are to be given back, or datagrams want queues.
+    pub(crate) has_chores: bool,
     /// Peers that have not answered in time, or have asked again, since the port was told; with
     /// the length of the longest packet that may be lost.
     pub(crate) unanswered: Vec<(SocketAddr, usize)>,
@@ -125,12 +142,14 @@ pub(crate) struct Adapter {
     pub(crate) gathers: Arc<AtomicBool>,
     ready_links: VecDeque<u32>,
     outbox: Outbox,
-    locals: Locals,
+    pub(crate) locals: Locals,
+    pub(crate) ways: Ways,
     /// Why the last attempt found no queues, if it may take no other way (ROCE-252).
     pub(crate) not_local: Option<NotLocal>,
     control: VecDeque<ControlEvent>,
     /// Set by a control event, until its caller has told the consumer.
     pub(crate) raised: bool,
+    pub(crate) private_form: PrivateForm,
     pub(crate) counts: AdapterCounts,
 }
 
@@ -162,6 +181,7 @@ impl Adapter {
             domains: Slab::new(),
             memories: Memories::new(random.secret(), keys)?,
             pairs: Slab::new(),
+            port_numbers: PortNumbers::default(),
             qpns: numbers(NumberKind::Qpn, random.secret(), connections)?,
             shared_receives: Slab::new(),
             completion_queues: RingTable::default(),
@@ -177,6 +197,7 @@ impl Adapter {
             waiting: 0,
             ports: Table::with_hasher(names),
             unused_ports: Vec::new(),
+            has_chores: false,
             unanswered: Vec::new(),
             buffers: Slab::new(),
             buffers_by_address: Table::with_hasher(names),
@@ -188,9 +209,11 @@ impl Adapter {
             ready_links: VecDeque::new(),
             outbox,
             locals: Locals::new(),
+            ways: Ways::new(names),
             not_local: None,
             control: VecDeque::new(),
             raised: false,
+            private_form: PrivateForm::Packed,
             counts: AdapterCounts::default(),
             random,
             options,
@@ -288,7 +311,7 @@ impl Adapter {
             let (requester, responder) = pair.transport.as_ref()?.counts();
             Some(ConnectionCounts {
                 is_local: pair.local.is_some(),
-                peer: self.links.get(pair.link?)?.path.wire.destination(),
+                peer: pair.path?.wire.destination(),
                 requester,
                 responder,
             })

@@ -2,12 +2,13 @@
 
 use dat_core::backend::{ControlEvent, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
-use dat_queues::Work;
+use dat_queues::{Detail, Opcode};
 
 use super::queue_pair::receive_status;
 use super::{Adapter, SendEntry};
 use crate::proto::queue_pair::QueuePair;
-use crate::proto::responder::ReceiveCompletion;
+use crate::proto::requester::Status;
+use crate::proto::responder::{Beside, ReceiveCompletion};
 
 impl Adapter {
     /// Moves the completions of the transport to the completion queue.
@@ -20,16 +21,18 @@ impl Adapter {
                 return;
             };
             pair.first += 1;
+            pair.peer_failed |= done.status == Status::RemoteOperational;
             let status = entry.status(done.status);
             self.complete_request(key, &entry, status);
         }
     }
 
+    #[inline(always)]
     pub(super) fn complete_request(&mut self, key: usize, entry: &SendEntry, status: DtoStatus) {
-        if let Work::Bind(_, window_key) = entry.request.work
-            && status == DtoStatus::Flushed
+        if status == DtoStatus::Flushed
+            && let Some(drawn) = entry.drawn_key()
         {
-            self.memories.cancel_bind(window_key);
+            self.memories.cancel_bind(drawn);
         }
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
@@ -38,11 +41,19 @@ impl Adapter {
             pair.probes -= 1;
             return;
         }
-        let (setup, request) = (pair.setup, &entry.request);
-        self.add_completion(
-            setup.request_queue,
-            setup.request_done(key, request, status),
-        );
+        // An error is reported in any case (ROCE-265).
+        if entry.is_silent && status == DtoStatus::Success {
+            return;
+        }
+        let setup = pair.setup;
+        let mut done = setup.request_done(key, &entry.request, status);
+        if pair.peer_failed {
+            done.detail = Detail::PeerFailed;
+        }
+        if done.opcode == Opcode::Bind && entry.is_invalidation() {
+            done.opcode = Opcode::Invalidate;
+        }
+        self.add_completion(setup.request_queue, done);
     }
 
     pub(super) fn complete_receive(&mut self, key: usize, done: &ReceiveCompletion) {
@@ -51,13 +62,24 @@ impl Adapter {
         };
         let taken = pair.current.take().is_some();
         let status = receive_status(done.status);
-        let setup = pair.setup;
+        let (setup, user) = (pair.setup, pair.user());
         if taken {
             self.give_back(setup.shared);
         }
         let mut entry = setup.receive_done(key, done.token, status, done.length);
         entry.completion.solicited = done.solicited;
-        entry.immediate = done.immediate.map(u32::from_ne_bytes);
+        if done.is_write {
+            entry.opcode = Opcode::ReceiveWrite;
+        }
+        match done.beside {
+            Beside::Nothing => {}
+            Beside::Immediate(bytes) => entry.immediate = Some(u32::from_ne_bytes(bytes)),
+            Beside::Invalidation(key) => {
+                // The responder has checked it under the same lock.
+                let _ended = self.memories.invalidate(key, user);
+                (entry.immediate, entry.detail) = (Some(key), Detail::Invalidated);
+            }
+        }
         self.add_completion(setup.receive_queue, entry);
     }
 

@@ -4,7 +4,7 @@ use dat_queues::State;
 
 use super::deadlines::Timer;
 use super::locals::Sender;
-use super::queue_pair::{Access, Receives};
+use super::queue_pair::{Access, Drain, Receives};
 use super::{Adapter, Pair};
 use crate::port::{Arrival, LocalNumber, Outbox, RECORD_OVERHEAD, RUN_PACKETS_MAX};
 use crate::proto::connection;
@@ -50,21 +50,29 @@ impl Adapter {
         }
     }
 
-    /// Checks the ICRC of a packet on a link; returns true if the peer's address has changed.
+    /// Checks the ICRC of a packet to a queue pair; returns true if the address of the peer of its
+    /// connection has changed.
     ///
     /// Counts a wrong one, and returns `None`.
-    fn verify(&mut self, link: u32, wire: &Flow, index: u16, datagram: &[u8]) -> Option<bool> {
-        let link = self.links.get(link)?;
-        let valid = match link.view(wire).verify_segment(index, datagram) {
+    fn verify(
+        &mut self,
+        key: usize,
+        link: Option<u32>,
+        wire: &Flow,
+        (index, datagram): (u16, &[u8]),
+    ) -> Option<bool> {
+        let path = self.pairs.get(key)?.path.as_ref()?;
+        let valid = match path.received(wire).verify_segment(index, datagram) {
             Verdict::Right => true,
-            Verdict::Recovered(identification) => !link.is_marked() || identification < SEGMENT_MAX,
+            Verdict::Recovered(identification) => path.single || identification < SEGMENT_MAX,
             Verdict::Wrong => false,
         };
         if !valid {
             self.counts.bad_icrc += 1;
             return None;
         }
-        Some(link.has_moved(wire))
+        let link = link.and_then(|link| self.links.get(link));
+        Some(link.is_some_and(|link| link.has_moved(wire)))
     }
 
     fn count_packet(&mut self, arrival: &Arrival, bytes: u64) {
@@ -78,12 +86,31 @@ impl Adapter {
 
     /// Returns the queue pair with a QPN, its connection and its state, if packets reach it on the
     /// way of this one (ROCE-231).
-    fn addressed(&self, qpn: u32, arrival: &Arrival) -> Option<(usize, u32, State)> {
-        let key = *self.qpns.get(qpn)?;
+    fn addressed(&self, qpn: u32, arrival: &Arrival) -> Option<(usize, Option<u32>, State)> {
+        let key = match self.port_numbers.get(qpn) {
+            Some(key) => key,
+            None => *self.qpns.get(qpn)?,
+        };
         let pair = self.pairs.get(key)?;
         let has_payload = !arrival.is_split || self.locals.source(arrival).is_some();
-        let is_reached = pair.local == arrival.local && has_payload;
-        Some((key, pair.link?, pair.state)).filter(|_| is_reached)
+        let is_reached = match pair.link {
+            Some(_) => pair.local == arrival.local,
+            None => self.reaches_attached(pair, arrival),
+        };
+        (is_reached && has_payload).then_some((key, pair.link, pair.state))
+    }
+
+    /// Returns true if an arrival is of the peer of an attached queue pair.
+    #[inline(never)]
+    fn reaches_attached(&self, pair: &Pair, arrival: &Arrival) -> bool {
+        match (pair.local, arrival.local, &pair.path) {
+            // It has one peer, which does not move (ROCE-263).
+            (None, None, Some(path)) => path.is_from_peer(&arrival.flow),
+            (Some(own), Some(other), Some(_)) => {
+                own == other || self.locals.lead_to_one([own, other])
+            }
+            _ => false,
+        }
     }
 
     /// Takes packet `index` of an arrival; returns the queue pair whose transport has taken it.
@@ -100,36 +127,36 @@ impl Adapter {
             return None;
         }
         let Some((key, link, state)) = self.addressed(bth.destination, arrival) else {
-            self.counts.dropped += 1;
+            self.receive_datagram(arrival, index, datagram, &packet);
             return None;
         };
-        let has_moved = match arrival.local {
-            None => self.verify(link, wire, index, datagram)?,
-            Some(_) => false,
-        };
+        let is_checked = arrival.local.is_none();
+        let has_moved = is_checked && self.verify(key, link, wire, (index, datagram))?;
         if bth.opcode == Opcode::CongestionNotification {
             self.counts.congestion += 1;
             return None;
         }
-        let is_request = !bth.opcode.is_response() && !bth.opcode.has_deth();
-        if is_request && state == State::Accepting {
-            self.note_request(link);
+        if state == State::Accepting && !(bth.opcode.is_response() || bth.opcode.has_deth()) {
+            self.note_peer(key, link);
         }
         let source = self.locals.source(arrival);
         let pair = self.pairs.get_mut(key)?;
+        let user = pair.user();
         let Pair {
             transport,
             sends,
             receives,
             current,
+            inline,
             ..
         } = pair;
         let transport = transport.as_mut()?;
         let mut access = Access {
             memories: &self.memories,
-            domain: pair.setup.domain,
+            user,
             sends,
             first: pair.first,
+            inline,
             queue: source,
             placed: 0,
         };
@@ -142,9 +169,7 @@ impl Adapter {
         let shared = shared_key.and_then(|key| self.shared_receives.get_mut(key));
         let mut queue = Receives {
             memories: &self.memories,
-            domain: shared
-                .as_ref()
-                .map_or(pair.setup.domain, |shared| shared.domain),
+            domain: shared.as_ref().map_or(user.domain, |shared| shared.domain),
             own: receives,
             shared,
             current,
@@ -157,11 +182,11 @@ impl Adapter {
         let follows = before.is_some_and(|before| has_moved && transport.progress() != before);
         // Its responses may have been too long for the path.
         let repeats = before.is_some_and(|before| may_repeat && transport.progress().2 != before.2);
-        if follows {
+        if follows && let Some(link) = link {
             self.follow(link, wire);
         }
         if let Some(longest) = response.filter(|_| repeats) {
-            self.note_unanswered(link, longest);
+            self.note_unanswered(key, longest);
         }
         if let Some(done) = done {
             self.complete_receive(key, &done);
@@ -214,8 +239,11 @@ impl Adapter {
     /// Those of the local way take at most `room` bytes, which its queue has.
     pub(super) fn transmit_pair(&mut self, key: usize, room: usize) {
         self.limit_room(key);
-        let local = self.pairs.get(key).and_then(|pair| pair.local);
+        let pair = self.pairs.get(key);
+        let local = pair.and_then(|pair| pair.local);
+        let is_for_datagrams = pair.is_some_and(|pair| pair.datagrams.is_some());
         let is_more = match local {
+            None if is_for_datagrams => self.write_datagrams(key),
             None => self.write_packets(key),
             Some(local) => {
                 let is_more = self.write_local_packets(local, key, room);
@@ -234,8 +262,7 @@ impl Adapter {
 
     /// Writes packets of a queue pair; false if it has none left that it may send now.
     fn write_packets(&mut self, key: usize) -> bool {
-        let link = self.pairs.get(key).and_then(|pair| pair.link);
-        let Some(path) = link.and_then(|link| self.links.get(link).map(|link| link.path)) else {
+        let Some(path) = self.pairs.get(key).and_then(|pair| pair.path) else {
             return false;
         };
         for left in (0..TURN).rev() {
@@ -266,8 +293,7 @@ impl Adapter {
 
     /// As `write_packets`, for a turn of at most `room` bytes.
     fn write_local_packets(&mut self, number: LocalNumber, key: usize, mut room: usize) -> bool {
-        let link = self.pairs.get(key).and_then(|pair| pair.link);
-        let Some(path) = link.and_then(|link| self.links.get(link).map(|link| link.path)) else {
+        let Some(path) = self.pairs.get(key).and_then(|pair| pair.path) else {
             return false;
         };
         loop {
@@ -306,13 +332,13 @@ impl Adapter {
         }
     }
 
-    /// Returns true if packets are due, or ports are to be given back.
+    /// Returns true if packets are due, ports are to be given back, or queues are wanted.
     pub(crate) fn has_output(&self) -> bool {
         let nothing = self.ready_pairs.is_empty()
             && self.ready_links.is_empty()
             && self.outbox.is_empty()
             && !self.has_local_output()
-            && self.unused_ports.is_empty();
+            && !self.has_chores;
         !nothing
     }
 
@@ -325,7 +351,7 @@ impl Adapter {
                 None => self.ready_pairs.push_back(key),
                 Some(true) => {}
                 // Its queues have ended: it is about to break.
-                Some(false) => return,
+                Some(false) => return self.break_attached(key),
             }
             if let Some(pair) = self.pairs.get_mut(key) {
                 pair.is_ready = true;
@@ -342,10 +368,21 @@ impl Adapter {
         };
         let deadline = pair.transport.as_ref().and_then(QueuePair::deadline);
         let failed = pair.transport.as_ref().is_some_and(QueuePair::is_failed);
-        let breaks = failed && pair.is_open();
+        let has_more = failed || pair.drain == Drain::Tells;
         self.deadlines.set(Timer::Pair(key), deadline);
-        if breaks {
+        if has_more {
+            self.end_or_tell(key, failed);
+        }
+    }
+
+    /// Begins the failure of a queue pair that failed, or tells that another one has drained.
+    #[cold]
+    fn end_or_tell(&mut self, key: usize, failed: bool) {
+        let is_open = self.pairs.get(key).is_some_and(Pair::is_open);
+        if failed && is_open {
             self.begin_failure(key);
+        } else {
+            self.tell_drained(key);
         }
     }
 }

@@ -31,6 +31,18 @@ impl Adapter {
         key: usize,
         posted: impl Iterator<Item = Request>,
     ) -> Option<usize> {
+        let is_behind = self.begin_posts(key)?;
+        for request in posted {
+            self.post_request(key, request.into());
+        }
+        self.end_posts(key, is_behind)
+    }
+
+    /// Prepares for posts; returns true if their consumer has completions to take.
+    ///
+    /// `None` if the queue pair takes none.
+    #[inline]
+    pub(crate) fn begin_posts(&mut self, key: usize) -> Option<bool> {
         let pair = self.pairs.get(key)?;
         if !pair.state.takes_requests() {
             return None;
@@ -44,9 +56,12 @@ impl Adapter {
         if let Some(transport) = self.transport(key) {
             transport.expect_more(is_behind);
         }
-        for request in posted {
-            self.post_request(key, request.into());
-        }
+        Some(is_behind)
+    }
+
+    /// Lets posted requests leave; returns how many are not complete.
+    #[inline]
+    pub(crate) fn end_posts(&mut self, key: usize, is_behind: bool) -> Option<usize> {
         let pair = self.pairs.get(key)?;
         let count = pair.posted();
         if pair.state == State::Error {
@@ -63,7 +78,7 @@ impl Adapter {
         Some(count)
     }
 
-    fn transport(&mut self, key: usize) -> Option<&mut QueuePair<'static>> {
+    pub(super) fn transport(&mut self, key: usize) -> Option<&mut QueuePair<'static>> {
         self.pairs.get_mut(key)?.transport.as_mut()
     }
 
@@ -148,7 +163,7 @@ impl Adapter {
         }
     }
 
-    /// Carries out the binds whose turn has come.
+    /// Carries out the binds and invalidations whose turn has come.
     #[inline]
     pub(super) fn run_binds(&mut self, key: usize) {
         while let Some(pair) = self.pairs.get(key)
@@ -158,19 +173,22 @@ impl Adapter {
         {}
     }
 
-    /// Carries out a bind; false if there is none.
+    /// Carries out a bind or an invalidation; false if there is none.
     fn run_bind(&mut self, key: usize, position: u64) -> bool {
         let Some(pair) = self.pairs.get_mut(key) else {
             return false;
         };
         let index = position.checked_sub(pair.first).map(|index| index as usize);
-        let work = index
-            .and_then(|index| pair.sends.get(index))
-            .map(|entry| entry.request.work);
-        let Some(Work::Bind(request, window_key)) = work else {
+        let entry = index.and_then(|index| pair.sends.get(index));
+        let Some(entry) = entry else {
             return false;
         };
-        let outcome = self.memories.bind(&request, window_key, pair.setup.domain);
+        let Work::Bind(request, window_key) = entry.request.work else {
+            return false;
+        };
+        let user = pair.user();
+        let opening = entry.opening();
+        let outcome = self.memories.bind(&request, window_key, opening, user);
         if let Some(transport) = &mut pair.transport {
             transport.finish_local(outcome);
         }

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dat_core::backend::{DomainKey, QueuePairRequest, RemoteRange, Segment, SendFlags};
+use dat_core::backend::{DomainKey, QueuePairRequest, RemoteRange, SendFlags};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::sync::RegisteredSpan;
 use dat_core::time::Instant;
@@ -13,9 +13,12 @@ use dat_queues::{
     SharedReceives, State, Watermarks, Work,
 };
 
+use super::attached::Attempt;
 use super::buffers::Share;
-use super::memories::Memories;
-use crate::port::{LocalNumber, LocalQueue};
+use super::datagrams::Receiver;
+use super::memories::{Memories, Opening, User};
+use super::unread::Unread;
+use crate::port::{LocalNumber, LocalQueue, Path};
 use crate::proto::memory::{
     AccessError, AtomicOperation, LocalError, Receive, ReceiveQueue, RemoteAddress, RemoteMemory,
     RequestMemory, Right,
@@ -23,6 +26,7 @@ use crate::proto::memory::{
 use crate::proto::queue_pair::QueuePair;
 use crate::proto::requester::{Operation, Request, RequestSlot, Status};
 use crate::proto::responder::{ReceiveStatus, ResourceSlot};
+use crate::reserve::zeros;
 
 /// Most segments of a request.
 pub(crate) const SEGMENTS: usize = 32;
@@ -55,11 +59,29 @@ fn operation(work: &Work) -> Operation {
     }
 }
 
-/// A request in the transport, or a probe of the peer, which has no completion.
+/// A request in the transport.
 #[derive(Clone, Debug)]
 pub(crate) struct SendEntry {
     pub(crate) request: PostedRequest,
+    /// Set for a probe of the peer, which has no completion.
     pub(crate) is_probe: bool,
+    /// Set if no completion reports a success.
+    pub(crate) is_silent: bool,
+    /// Set if the data was copied when the request was posted.
+    pub(crate) is_inline: bool,
+    pub(crate) beside: Beside,
+}
+
+/// Details of a request by a device, in addition to its work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Beside {
+    Nothing,
+    /// Immediate data of a message.
+    Immediate(u32),
+    /// Key that a message invalidates.
+    Invalidate(u32),
+    /// Details of a bind.
+    Opening(Opening),
 }
 
 impl From<PostedRequest> for SendEntry {
@@ -67,6 +89,9 @@ impl From<PostedRequest> for SendEntry {
         Self {
             request,
             is_probe: false,
+            is_silent: false,
+            is_inline: false,
+            beside: Beside::Nothing,
         }
     }
 }
@@ -77,17 +102,61 @@ impl SendEntry {
         let nowhere = RemoteRange { address: 0, key: 0 };
         let (work, flags) = (Work::Write(nowhere), SendFlags::empty());
         Self {
-            request: PostedRequest::new(0, work, flags, Segments::new()),
             is_probe: true,
+            ..Self::from(PostedRequest::new(0, work, flags, Segments::new()))
         }
+    }
+
+    /// Returns the immediate data of a message.
+    pub(crate) const fn immediate(&self) -> Option<[u8; 4]> {
+        match self.beside {
+            Beside::Immediate(number) => Some(number.to_ne_bytes()),
+            _ => None,
+        }
+    }
+
+    /// Returns what a bind of a device opens.
+    pub(crate) const fn opening(&self) -> Option<Opening> {
+        match self.beside {
+            Beside::Opening(opening) => Some(opening),
+            _ => None,
+        }
+    }
+
+    fn is_of_type_2(&self) -> bool {
+        self.opening().is_some_and(|opening| opening.is_type_2)
+    }
+
+    /// Returns the key that was drawn for a bind.
+    pub(crate) fn drawn_key(&self) -> Option<u32> {
+        match self.request.work {
+            Work::Bind(_, key) if !self.is_of_type_2() => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Returns true if it invalidates a key of this side.
+    #[inline]
+    pub(crate) fn is_invalidation(&self) -> bool {
+        let is_empty = matches!(&self.request.work, Work::Bind(request, _) if request.length == 0);
+        is_empty && self.is_of_type_2()
     }
 
     /// Returns the request of the transport; `position` names it.
     pub(crate) fn request(&self, position: u64) -> Request {
         let request = &self.request;
+        let operation = match request.work {
+            Work::Send => match self.beside {
+                Beside::Invalidate(key) => Operation::SendInvalidate { key },
+                _ => Operation::Send {
+                    immediate: self.immediate(),
+                },
+            },
+            work => operation(&work),
+        };
         Request {
             token: position,
-            operation: operation(&request.work),
+            operation,
             length: request.length,
             fence: request.flags.contains(SendFlags::FENCE),
             solicited: request.flags.contains(SendFlags::SOLICITED),
@@ -128,6 +197,45 @@ fn length(receive: &PostedReceive) -> u32 {
     lengths.fold(0, u32::saturating_add)
 }
 
+/// Data of requests that was copied when they were posted, in a place for each request.
+#[derive(Debug, Default)]
+pub(crate) struct Inline {
+    bytes: Vec<u8>,
+    /// Length of a place.
+    longest: usize,
+    places: usize,
+}
+
+impl Inline {
+    fn range(&self, position: u64) -> core::ops::Range<usize> {
+        let place = position.checked_rem(self.places as u64).unwrap_or(0) as usize;
+        let start = place * self.longest;
+        start..start + self.longest
+    }
+
+    fn place_mut(&mut self, position: u64) -> &mut [u8] {
+        let range = self.range(position);
+        self.bytes.get_mut(range).unwrap_or_default()
+    }
+
+    /// Fills `bytes` with the data of the request at a position, from `offset` on.
+    fn copy(&self, position: u64, offset: u32, bytes: &mut [u8]) -> Result<(), LocalError> {
+        let place = self.bytes.get(self.range(position)).ok_or(LocalError)?;
+        let rest = place.get(offset as usize..).ok_or(LocalError)?;
+        bytes.copy_from_slice(rest.get(..bytes.len()).ok_or(LocalError)?);
+        Ok(())
+    }
+}
+
+/// Drain of a send queue, during which no request begins (ROCE-278).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drain {
+    No,
+    Yes,
+    /// As `Yes`, and an event tells once it has.
+    Tells,
+}
+
 /// A queue pair.
 pub(crate) struct Pair {
     pub(crate) setup: PairSetup,
@@ -136,14 +244,26 @@ pub(crate) struct Pair {
     request_slots: Vec<RequestSlot>,
     /// Room for the Reads and Atomics of the peer of the next connection.
     resource_slots: Vec<ResourceSlot>,
+    /// QPN of a queue pair that is attached by its attributes.
+    pub(crate) qpn: Option<u32>,
+    /// How its next connection is made, of a queue pair of a device.
+    pub(crate) attempt: Option<Attempt>,
+    /// Key of a queue pair for datagrams, which has no transport (Q_Key).
+    pub(crate) datagrams: Option<u32>,
+    /// Receivers of the datagrams among the requests.
+    pub(crate) receivers: VecDeque<Receiver>,
+    /// Data of requests that was copied when they were posted.
+    pub(super) inline: Inline,
     /// The transport of a connection, until the queue pair is reset.
     pub(crate) transport: Option<QueuePair<'static>>,
     /// Share of the connection's socket buffers.
     pub(crate) share: Option<Share>,
     /// Pair of local queues of the connection, if its packets use no socket.
     pub(crate) local: Option<LocalNumber>,
-    /// Communication id of the connection.
+    /// Communication id of the connection, if connection management made it.
     pub(crate) link: Option<u32>,
+    /// Addresses of packets to the peer, while there is a transport.
+    pub(crate) path: Option<Path>,
     /// Posted requests that are not complete, and probes.
     pub(crate) sends: VecDeque<SendEntry>,
     /// Number of probes among them.
@@ -162,12 +282,19 @@ pub(crate) struct Pair {
     /// The receive of the message under way.
     pub(crate) current: Option<PostedReceive>,
     pub(crate) watermarks: Watermarks,
+    /// Set once a request has come, of an attached queue pair.
+    pub(crate) has_peer: bool,
     /// Set while the queue pair waits for its turn to send.
     pub(crate) is_ready: bool,
     /// Set while requests may wait for the consumer (ROCE-185).
     pub(crate) is_gathering: bool,
+    /// Set if the peer could not carry out a request for reasons of its own.
+    pub(crate) peer_failed: bool,
+    pub(crate) drain: Drain,
     /// Set from a failure of the transport until its last packet is sent.
     pub(crate) is_failing: bool,
+    /// Packets that the peer had not read at the last time-out.
+    pub(super) unread: Option<Unread>,
 }
 
 /// Limits a number of Reads to what a message has room for.
@@ -176,6 +303,14 @@ fn reads(count: u32) -> u8 {
 }
 
 impl Pair {
+    /// Returns who accesses memory for it.
+    pub(crate) const fn user(&self) -> User {
+        User {
+            domain: self.setup.domain,
+            qpn: self.qpn,
+        }
+    }
+
     /// Returns the number of the consumer's requests that are not complete.
     pub(crate) fn posted(&self) -> usize {
         self.sends.len() - self.probes
@@ -188,10 +323,16 @@ impl Pair {
             state: State::Unconnected,
             request_slots: Vec::new(),
             resource_slots: Vec::new(),
+            qpn: None,
+            attempt: None,
+            datagrams: None,
+            receivers: VecDeque::new(),
+            inline: Inline::default(),
             transport: None,
             share: None,
             local: None,
             link: None,
+            path: None,
             sends: VecDeque::new(),
             probes: 0,
             keep_alive: None,
@@ -202,9 +343,13 @@ impl Pair {
             receives: VecDeque::new(),
             current: None,
             watermarks: Watermarks::default(),
+            has_peer: false,
             is_ready: false,
             is_gathering: false,
+            peer_failed: false,
+            drain: Drain::No,
             is_failing: false,
+            unread: None,
         };
         let setup = pair.setup;
         pair.reserve(&setup).then_some(pair)
@@ -236,14 +381,58 @@ impl Pair {
         probes: usize,
         resources: usize,
     ) -> (Vec<RequestSlot>, Vec<ResourceSlot>) {
+        (self.request_slots(probes), self.resources(resources))
+    }
+
+    /// Takes the room for requests, and `probes` probes at a time.
+    pub(crate) fn request_slots(&mut self, probes: usize) -> Vec<RequestSlot> {
         let requests = (self.setup.request_depth + probes)
             .max(1)
             .next_power_of_two();
         let mut slots = core::mem::take(&mut self.request_slots);
         slots.resize(requests, RequestSlot::EMPTY);
+        slots
+    }
+
+    /// Takes the room for the Reads and Atomics of the peer.
+    pub(crate) fn resources(&mut self, count: usize) -> Vec<ResourceSlot> {
         let mut answers = core::mem::take(&mut self.resource_slots);
-        answers.resize(resources, ResourceSlot::EMPTY);
-        (slots, answers)
+        answers.resize(count, ResourceSlot::EMPTY);
+        answers
+    }
+
+    /// Makes room for `longest` bytes of data in each request; false if there is no memory.
+    pub(crate) fn reserve_inline(&mut self, longest: usize) -> bool {
+        let places = self.setup.request_depth.max(1);
+        let bytes = zeros(places.saturating_mul(longest));
+        let is_made = bytes.is_some();
+        self.inline = Inline {
+            bytes: bytes.unwrap_or_default(),
+            longest,
+            places,
+        };
+        is_made
+    }
+
+    /// Copies the data of the next request; returns its length.
+    ///
+    /// The caller has looked for room, and at the longest length.
+    pub(crate) fn place_inline(&mut self, parts: &[&[u8]]) -> u32 {
+        let position = self.first + self.sends.len() as u64;
+        let mut rest = self.inline.place_mut(position);
+        let mut length = 0;
+        for part in parts {
+            let (now, later) = rest.split_at_mut(part.len().min(rest.len()));
+            now.copy_from_slice(part.get(..now.len()).unwrap_or_default());
+            length += now.len() as u32;
+            rest = later;
+        }
+        length
+    }
+
+    /// Returns the most bytes of data that a request brings itself.
+    pub(crate) const fn longest_inline(&self) -> usize {
+        self.inline.longest
     }
 
     /// Returns how many Reads and Atomics may be under way: those of the peer, and its own.
@@ -256,6 +445,19 @@ impl Pair {
         self.receives.len() + usize::from(self.current.is_some())
     }
 
+    /// Returns the memory that requests may access.
+    pub(crate) fn memory<'a>(&'a self, memories: &'a Memories) -> Access<'a> {
+        Access {
+            memories,
+            user: self.user(),
+            sends: &self.sends,
+            first: self.first,
+            inline: &self.inline,
+            queue: None,
+            placed: 0,
+        }
+    }
+
     /// Returns the transport, with the memory that its halves may access.
     pub(crate) fn access<'a>(
         &'a mut self,
@@ -263,13 +465,20 @@ impl Pair {
     ) -> Option<(&'a mut QueuePair<'static>, Access<'a>)> {
         let access = Access {
             memories,
-            domain: self.setup.domain,
+            user: self.user(),
             sends: &self.sends,
             first: self.first,
+            inline: &self.inline,
             queue: None,
             placed: 0,
         };
         Some((self.transport.as_mut()?, access))
+    }
+
+    /// Returns true if no request is under way; datagrams are complete once they leave.
+    pub(crate) fn has_drained(&self) -> bool {
+        let transport = self.transport.as_ref();
+        transport.is_none_or(QueuePair::has_drained)
     }
 
     /// Returns true if the queue pair has a connection or an attempt.
@@ -281,9 +490,10 @@ impl Pair {
 /// The memory that the halves of a queue pair may access.
 pub(crate) struct Access<'a> {
     pub(crate) memories: &'a Memories,
-    pub(crate) domain: DomainKey,
+    pub(crate) user: User,
     pub(crate) sends: &'a VecDeque<SendEntry>,
     pub(crate) first: u64,
+    pub(crate) inline: &'a Inline,
     /// The queue that a payload stays in, or goes to; the bytes of the packet then only tell its
     /// length.
     pub(crate) queue: Option<&'a dyn LocalQueue>,
@@ -334,23 +544,30 @@ impl<'a> Access<'a> {
         self.queue.filter(|_| length >= SPLIT_MIN)
     }
 
-    fn segments(&self, position: u64) -> Result<&[Segment], LocalError> {
+    fn entry(&self, position: u64) -> Result<&SendEntry, LocalError> {
         let index = position.checked_sub(self.first).ok_or(LocalError)?;
         let index = usize::try_from(index).map_err(|_| LocalError)?;
-        let entry = self.sends.get(index).ok_or(LocalError)?;
-        Ok(&entry.request.segments)
+        self.sends.get(index).ok_or(LocalError)
     }
 }
 
 impl RequestMemory for Access<'_> {
     fn gather(&mut self, token: u64, offset: u32, bytes: &mut [u8]) -> Result<(), LocalError> {
+        let entry = self.entry(token)?;
+        if entry.is_inline {
+            return self.inline.copy(token, offset, bytes);
+        }
         let queue = self.destination(bytes.len());
         let range = (offset, bytes.len());
         let needed = MemoryPrivileges::LOCAL_READ;
         let each = |at, span: RegisteredSpan<'_>| load(span, queue, at, bytes);
-        let segments = self.segments(token)?;
-        self.memories
-            .each_part(segments, self.domain, range, needed, each)?;
+        self.memories.each_part(
+            &entry.request.segments,
+            self.user.domain,
+            range,
+            needed,
+            each,
+        )?;
         if queue.is_some() {
             self.placed = bytes.len();
         }
@@ -361,22 +578,22 @@ impl RequestMemory for Access<'_> {
         let range = (offset, bytes.len());
         let needed = MemoryPrivileges::LOCAL_WRITE;
         let each = |at, span: RegisteredSpan<'_>| store(span, self.queue, at, bytes);
-        let segments = self.segments(token)?;
+        let segments = &self.entry(token)?.request.segments;
         self.memories
-            .each_part(segments, self.domain, range, needed, each)
+            .each_part(segments, self.user.domain, range, needed, each)
     }
 }
 
 impl RemoteMemory for Access<'_> {
     fn check(&mut self, at: RemoteAddress, length: u32, right: Right) -> Result<(), AccessError> {
         self.memories
-            .remote(at, length, right, self.domain)
+            .remote(at, length, right, &self.user)
             .map(|_| ())
     }
 
     fn read(&mut self, at: RemoteAddress, bytes: &mut [u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
-        let span = self.memories.remote(at, length, Right::Read, self.domain)?;
+        let span = self.memories.remote(at, length, Right::Read, &self.user)?;
         let queue = self.destination(bytes.len());
         if !load(span, queue, 0, bytes) {
             return Err(AccessError);
@@ -389,9 +606,7 @@ impl RemoteMemory for Access<'_> {
 
     fn write(&mut self, at: RemoteAddress, bytes: &[u8]) -> Result<(), AccessError> {
         let length = u32::try_from(bytes.len()).map_err(|_| AccessError)?;
-        let span = self
-            .memories
-            .remote(at, length, Right::Write, self.domain)?;
+        let span = self.memories.remote(at, length, Right::Write, &self.user)?;
         store(span, self.queue, 0, bytes)
             .then_some(())
             .ok_or(AccessError)
@@ -402,12 +617,16 @@ impl RemoteMemory for Access<'_> {
         at: RemoteAddress,
         operation: AtomicOperation,
     ) -> Result<u64, AccessError> {
-        let span = self.memories.remote(at, 8, Right::Atomic, self.domain)?;
+        let span = self.memories.remote(at, 8, Right::Atomic, &self.user)?;
         let mut before = [0; 8];
         span.read(&mut before);
         let before = u64::from_ne_bytes(before);
         span.write(&operation.apply(before).to_ne_bytes());
         Ok(before)
+    }
+
+    fn check_invalidation(&mut self, key: u32) -> Result<(), AccessError> {
+        self.memories.may_invalidate(key, self.user).map(|_| ())
     }
 }
 

@@ -108,13 +108,16 @@ impl Adapter {
             path.view.destination_port = UDP_PORT;
         }
         let is_refused = self.options.path == PathChoice::Local && local.is_none();
-        let point = self.service_at(wire.destination().port(), request);
+        let point = self.service_at(wire.destination(), request);
+        let reason = match point {
+            Some(_) if is_refused => Reason::LOCAL_ONLY,
+            _ => Reason::INVALID_SERVICE,
+        };
         let point = point.filter(|_| !is_refused);
         let (peer, source) = (wire.source(), wire.source().ip());
         let (proof, refusal) = self.refusal(request, source, local, point.is_some());
         let (Some(point), None) = (point, refusal) else {
-            let (reason, information) =
-                refusal.unwrap_or((Reason::INVALID_SERVICE, Information::None));
+            let (reason, information) = refusal.unwrap_or((reason, Information::None));
             let refusal = refuse(mad.transaction, request, reason, information);
             self.write_mad(&path, &refusal);
             return;
@@ -342,7 +345,7 @@ impl Adapter {
             remote: IaAddress::from(arrived.peer),
             remote_port: arrived.peer.port().into(),
             local: IaAddress::from(local),
-            private_data: unpack_request(request),
+            private_data: unpack_request(self.private_form, request),
         });
     }
 
@@ -384,7 +387,7 @@ impl Adapter {
         }
         let (path, pair) = (link.path, link.pair);
         if let Some(key) = pair {
-            self.change_buffers(key, &path);
+            self.change_path(key, &path);
         }
     }
 }

@@ -1,15 +1,22 @@
 //! Service points of an adapter, and the UDP ports that they claim.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use dat_core::backend::BackendError;
 
 use super::Adapter;
 use crate::proto::connection::{ConnectRequest, service_of};
 use crate::reserve::Reserve;
 
+/// Service id of a service point, and the address that requests go to.
+///
+/// An unspecified address stands for its family, and none for all.
+pub(super) type Service = (u64, Option<IpAddr>);
+
 /// A service point.
 pub(crate) struct Listener {
     pub(crate) token: u64,
-    service: u64,
+    service: Service,
     port: u16,
     /// Connections whose peers have not proven their addresses (ROCE-196).
     pub(super) unproven: usize,
@@ -47,17 +54,31 @@ pub(crate) fn port_of(qualifier: u64) -> u16 {
 }
 
 impl Adapter {
-    /// Returns the service point that a request which came to a port is for.
+    /// Returns the service point of an address: the one of this address alone comes first.
+    fn service_of(&self, service: u64, address: IpAddr) -> Option<usize> {
+        let family = match address {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let mut addresses = [Some(address), Some(family), None].into_iter();
+        addresses.find_map(|at| self.services.get(&(service, at)).copied())
+    }
+
+    /// Returns the service point that a request which came to an address is for.
     ///
     /// A translator may publish a port under another number, which the active side has dialled and
     /// takes for the qualifier (ROCE-187).
-    pub(super) fn service_at(&self, port: u16, request: &ConnectRequest) -> Option<ServicePoint> {
+    pub(super) fn service_at(
+        &self,
+        local: SocketAddr,
+        request: &ConnectRequest,
+    ) -> Option<ServicePoint> {
         let dialled = request.mark.map(|mark| service_of(mark.dialled));
         let published = (dialled == Some(request.service))
-            .then(|| self.services.get(&service_of(port)))
+            .then(|| self.service_of(service_of(local.port()), local.ip()))
             .flatten();
-        let named = || self.services.get(&request.service);
-        let key = *published.or_else(named)?;
+        let named = || self.service_of(request.service, local.ip());
+        let key = published.or_else(named)?;
         let token = self.listeners.get(key)?.token;
         Some(ServicePoint { key, token })
     }
@@ -71,10 +92,15 @@ impl Adapter {
     /// Adds a service point whose port is claimed.
     ///
     /// # Errors
-    /// - `QualifierInUse`: this adapter has one with the qualifier.
+    /// - `QualifierInUse`: this adapter has one with the qualifier and the address.
     /// - `Resources`: there is no memory for it.
-    pub(crate) fn listen(&mut self, token: u64, qualifier: u64) -> Result<usize, BackendError> {
-        let service = service(qualifier);
+    pub(crate) fn listen(
+        &mut self,
+        token: u64,
+        qualifier: u64,
+        address: Option<IpAddr>,
+    ) -> Result<usize, BackendError> {
+        let service = (service(qualifier), address);
         if self.services.contains_key(&service) {
             return Err(BackendError::QualifierInUse);
         }
@@ -100,6 +126,11 @@ impl Adapter {
         Ok(key)
     }
 
+    /// Returns true if there is a service point with a qualifier, at the same address.
+    pub(crate) fn listens(&self, qualifier: u64, address: Option<IpAddr>) -> bool {
+        self.services.contains_key(&(service(qualifier), address))
+    }
+
     /// Returns true if a port is claimed already.
     pub(crate) fn has_port(&self, port: u16) -> bool {
         port == self.address.port() || self.ports.contains_key(&port)
@@ -120,6 +151,7 @@ impl Adapter {
                 self.ports.remove(&port);
                 if port != self.address.port() {
                     self.unused_ports.push(port);
+                    self.has_chores = true;
                 }
             }
         }
@@ -130,5 +162,6 @@ impl Adapter {
         let own = self.address.port();
         let ports = self.ports.drain().map(|(port, _)| port);
         self.unused_ports.extend(ports.filter(|port| *port != own));
+        self.has_chores = true;
     }
 }

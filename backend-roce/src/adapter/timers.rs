@@ -37,8 +37,8 @@ impl Adapter {
                 Timer::Patience(number) => self.end_patience(number),
                 Timer::Gathered => self.release_gathered(),
                 Timer::Pair(key) => {
+                    self.postpone_pair(key);
                     if let Some(pair) = self.pairs.get_mut(key) {
-                        let link = pair.link;
                         let mut late = None;
                         if let Some(transport) = &mut pair.transport {
                             let before = transport.counts().0.timeouts;
@@ -46,8 +46,8 @@ impl Adapter {
                             let is_late = transport.counts().0.timeouts != before;
                             late = is_late.then(|| transport.longest_payload());
                         }
-                        if let Some((link, payload)) = link.zip(late) {
-                            self.note_unanswered(link, payload);
+                        if let Some(payload) = late {
+                            self.note_unanswered(key, payload);
                         }
                         self.after_transport(key);
                         self.set_ready(key);
@@ -58,6 +58,7 @@ impl Adapter {
     }
 
     pub(super) fn expire_link(&mut self, id: u32) {
+        self.postpone_link(id);
         if let Some(link) = self.links.get_mut(id) {
             let event = link.connection.expire(self.now);
             link.repeats = link.repeats.saturating_add(1);

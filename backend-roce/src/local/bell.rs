@@ -39,7 +39,7 @@ impl Bell {
         found.is_ok() && bell.revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Ends the connection, whoever else holds the socket.
+    /// Ends the connection, even if others hold the socket.
     pub(super) fn close(&self) {
         let _ = shutdown(&self.0, Shutdown::Both);
     }

@@ -20,6 +20,6 @@ mod setup;
 
 pub use bell::Bell;
 pub use memory::{Lane, Memory, MemoryFault, Words};
-pub use pair::{LocalPair, Naming, Role};
+pub use pair::{Known, LocalPair, Naming, Role};
 pub use queue::{Corrupt, FIRST, Label, PAYLOAD_MAX, QUEUE_BYTES, Reader, Record, SPLIT, Writer};
-pub use setup::{DEADLINE, Dial, Dialled, Identity, Listener, PATIENCE, Pairs, Refusal};
+pub use setup::{DEADLINE, Dial, Dialled, First, Identity, Listener, PATIENCE, Pairs, Refusal};

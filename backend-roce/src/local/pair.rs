@@ -22,6 +22,15 @@ pub enum Role {
     Listener,
 }
 
+/// An adapter, as it is known to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its random name, as it says.
+    pub name: [u8; 16],
+    /// Its process, as the system says; 0 for all that this namespace does not have.
+    pub process: i32,
+}
+
 /// Names of a pair and of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Naming {
@@ -29,8 +38,8 @@ pub struct Naming {
     pub number: u32,
     /// Number of the pair at the other end.
     pub peer_number: u32,
-    /// Random name of the other adapter.
-    pub peer_adapter: [u8; 16],
+    /// The other adapter.
+    pub peer_adapter: Known,
     /// Address of this end, as the two have agreed on.
     pub own: SocketAddr,
     /// Address of the other end.
@@ -133,12 +142,25 @@ impl LocalPair {
     /// Returns the free bytes of the queue to the peer.
     ///
     /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
-    /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back.
+    /// there are as many. The wish stays until [`withdraw`](Self::withdraw) takes it back. 0 asks
+    /// for nothing, and looks anew.
     pub fn room(&self, least: usize) -> usize {
         let Some(lane) = self.usable() else {
             return 0;
         };
         self.checked(self.writer.room(lane, least)).unwrap_or(0)
+    }
+
+    /// Returns the positions of the peer's reader and of the next record; 0 if the pair is over.
+    pub fn positions(&self) -> [u32; 2] {
+        let positions = |lane| self.checked(self.writer.positions(lane));
+        self.usable().and_then(positions).unwrap_or_default()
+    }
+
+    /// Returns true if so many bytes are free in the queue to the peer; asks for nothing.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let found = |lane| self.writer.has_room(lane, bytes);
+        self.usable().and_then(|lane| self.checked(found(lane))) == Some(true)
     }
 
     /// Takes the wish for room back, if there is one.
@@ -184,7 +206,8 @@ impl LocalPair {
         lane.is_some_and(|lane| self.reader.take(lane, offset, into))
     }
 
-    /// Gives the room of a split record back to the peer, and wakes it as [`read`](Self::read) does.
+    /// Gives the room of a split record back to the peer, and wakes it as [`read`](Self::read)
+    /// does.
     pub fn release(&self) {
         if let Some(lane) = self.incoming() {
             self.reader.release(lane);
@@ -206,18 +229,11 @@ impl LocalPair {
         let (Some(incoming), Some(outgoing)) = (self.incoming(), self.outgoing()) else {
             return true;
         };
-        // What these doorbells told of is seen below.
+        // The looks below find what these doorbells announced.
         self.drain_if_due();
         let sleeps = self.reader.arm(incoming);
         self.ring_for_room(incoming);
         sleeps && !self.writer.has_room_come(outgoing) && !self.is_over()
-    }
-
-    /// Asks for no doorbell for records; for a thread that looks by itself.
-    pub fn disarm(&self) {
-        if let Some(lane) = self.incoming() {
-            self.reader.disarm(lane);
-        }
     }
 
     /// Returns true if there is a record to read.
@@ -317,7 +333,10 @@ mod tests {
         let naming = Naming {
             number: 3,
             peer_number: 4,
-            peer_adapter: [9; 16],
+            peer_adapter: Known {
+                name: [9; 16],
+                process: 1,
+            },
             own,
             peer,
         };
@@ -401,6 +420,43 @@ mod tests {
         }
     }
 
+    /// A wish for a doorbell stays until it is taken, and each look finds what has come.
+    ///
+    /// Spec: ROCE-213
+    #[test]
+    fn an_end_that_is_armed_looks_again() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        let rung = || from.rung();
+        assert!(to.arm() && to.arm());
+        assert!(from.write(LABEL, &[0; 12]));
+        // The writer is about to ring.
+        assert!(!to.arm());
+        assert!(to.read(&mut buffer).is_some());
+        assert!(to.arm());
+        from.ring();
+        from.ring();
+        assert_eq!(rung(), 1, "one wish");
+        assert!(to.arm());
+        from.ring();
+        assert_eq!(rung(), 2, "the next one");
+    }
+
+    /// Messages find the room that has come, though nobody waits for it.
+    ///
+    /// Spec: ROCE-233
+    #[test]
+    fn a_look_for_any_room_is_a_new_one() {
+        let [from, to] = both();
+        let mut buffer = vec![0; PAYLOAD_MAX];
+        while from.write(LABEL, &[3; 5000]) {}
+        assert!(from.room(0) < 5056 && !from.has_room(5056));
+        while to.read(&mut buffer).is_some() {}
+        assert!(from.has_room(QUEUE_BYTES) && !from.has_room(QUEUE_BYTES + 1));
+        assert_eq!(from.room(0), QUEUE_BYTES);
+        assert!(!from.has_room_come(), "nothing was asked for");
+    }
+
     /// Spec: ROCE-212, ROCE-233
     #[test]
     fn a_payload_without_room_is_not_placed() {
@@ -436,7 +492,6 @@ mod tests {
         from.ring();
         assert_eq!(rung(&to), 0, "nobody sleeps");
         assert!(!to.arm(), "there is a record");
-        to.disarm();
         assert!(to.read(&mut buffer).is_some());
         assert!(to.arm());
         for _ in 0..3 {

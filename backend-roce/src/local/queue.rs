@@ -144,6 +144,12 @@ impl Flag {
         self.set(word, true);
     }
 
+    /// Returns true if this end has asked, and the peer has not taken the flag. What was published
+    /// before another thread of this end asked is seen then.
+    fn is_asked(&self, word: &Word) -> bool {
+        self.is_set.load(Ordering::Relaxed) && word.load(Ordering::Acquire) != 0
+    }
+
     fn withdraw(&self, word: &Word) {
         if self.is_set.load(Ordering::Relaxed) {
             self.set(word, false);
@@ -258,17 +264,14 @@ impl Writer {
     /// Returns the free bytes.
     ///
     /// If they are fewer than `least`, which is at most half of the queue, asks for a doorbell once
-    /// half of it is free (ROCE-214). The wish stays until [`withdraw`](Self::withdraw).
+    /// half of it is free (ROCE-214). The wish stays until [`withdraw`](Self::withdraw). 0 asks for
+    /// nothing, and looks at the reader's position anew.
     ///
     /// # Errors
     /// The reader's position cannot be true.
     pub fn room(&self, lane: Lane<'_>, least: usize) -> Result<usize, Corrupt> {
-        let free = || {
-            let tail = self.tail.load(Ordering::Relaxed);
-            let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
-            lane.length().saturating_sub(used) as usize
-        };
-        if free() < least {
+        let free = || self.free(lane);
+        if free() < least || least == 0 {
             self.find_room(lane, 0)?;
             if free() < least {
                 // An earlier wish may be for more.
@@ -282,6 +285,33 @@ impl Writer {
             }
         }
         Ok(free())
+    }
+
+    /// Returns the position of the reader, looked at anew, and that of the next record.
+    ///
+    /// # Errors
+    /// The reader's position cannot be true.
+    pub fn positions(&self, lane: Lane<'_>) -> Result<[u32; 2], Corrupt> {
+        self.find_room(lane, 0)?;
+        Ok([&self.head, &self.tail].map(|position| position.load(Ordering::Relaxed)))
+    }
+
+    /// Returns true if so many bytes are free.
+    ///
+    /// # Errors
+    /// The reader's position cannot be true.
+    pub fn has_room(&self, lane: Lane<'_>, bytes: usize) -> Result<bool, Corrupt> {
+        if self.free(lane) < bytes {
+            self.find_room(lane, 0)?;
+        }
+        Ok(self.free(lane) >= bytes)
+    }
+
+    /// Returns the free bytes, as far as is known.
+    fn free(&self, lane: Lane<'_>) -> usize {
+        let tail = self.tail.load(Ordering::Relaxed);
+        let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
+        lane.length().saturating_sub(used) as usize
     }
 
     /// Takes the wish for room back, if there is one.
@@ -423,22 +453,22 @@ impl Reader {
         if words.waits.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // What the writer writes while it waits only wakes it later, or a hostile one sooner.
+        // Records written during the wait delay the doorbell; a hostile writer gets it sooner.
         let tail = words.tail.load(Ordering::Relaxed);
         let used = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
         used <= lane.length() / 2 && Flag::take(&words.waits)
     }
 
     /// Asks for a doorbell for the next record; false if there is one already.
+    ///
+    /// A wish that the writer has not taken stays, and costs no fence.
     pub fn arm(&self, lane: Lane<'_>) -> bool {
-        self.sleep.ask(&lane.words().sleeps);
-        fence();
+        let word = &lane.words().sleeps;
+        if !self.sleep.is_asked(word) {
+            self.sleep.ask(word);
+            fence();
+        }
         self.is_empty(lane)
-    }
-
-    /// Asks for no doorbell.
-    pub fn disarm(&self, lane: Lane<'_>) {
-        self.sleep.withdraw(&lane.words().sleeps);
     }
 
     /// Returns true if there is nothing to read.

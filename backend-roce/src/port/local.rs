@@ -5,9 +5,11 @@ use core::net::{IpAddr, SocketAddr};
 
 use dat_core::backend::NotLocal;
 use dat_core::sync::RegisteredSpan;
+use dat_core::time::Instant;
 
 use super::Arrival;
 use crate::proto::PathMtu;
+use crate::proto::icrc::Flow;
 
 /// Number of a pair of queues. A port never uses one again (ROCE-231).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +24,21 @@ pub struct LocalNumber {
 #[cfg(feature = "std")]
 pub(crate) type LocalWay = Result<Option<LocalNumber>, NotLocal>;
 
+/// Time for which a peer that is there, and does nothing, counts as stopped, in microseconds.
+#[cfg(feature = "std")]
+pub(crate) const STOPPED: u64 = 90_000_000;
+
 /// The queue to the peer of a pair. The adapter writes to it, under its lock.
 pub trait LocalQueue: Send + Sync {
     /// Returns the room for packets, in bytes.
     ///
     /// If it is less than `least`, [`LocalEvent::Room`] follows once it is not.
-    /// The first call of several decides, until [`withdraw`](Self::withdraw).
+    /// The first call of several decides, until [`withdraw`](Self::withdraw). 0 asks for no event,
+    /// and looks anew.
     fn room(&self, least: usize) -> usize;
+
+    /// Returns true if there is room for `bytes` bytes of packets; no event follows.
+    fn has_room(&self, bytes: usize) -> bool;
 
     /// Waits for room no longer.
     fn withdraw(&self);
@@ -39,8 +49,8 @@ pub trait LocalQueue: Send + Sync {
     /// the end of the pair, drops them.
     fn push(&self, packets: &[u8], segment: usize);
 
-    /// Copies a part of a payload to where [`push_split`](Self::push_split) leaves it; false without
-    /// room.
+    /// Copies a part of a payload to the place where [`push_split`](Self::push_split) leaves it;
+    /// false without room.
     fn place(&self, offset: usize, from: RegisteredSpan<'_>) -> bool;
 
     /// As [`push`](Self::push), for a packet of which `payload` bytes were placed and the `headers`
@@ -53,6 +63,18 @@ pub trait LocalQueue: Send + Sync {
 
     /// Wakes the peer if it sleeps. Follows a push.
     fn ring(&self);
+
+    /// Returns the positions of the peer's reader and of the next record: what lies between them is
+    /// not read.
+    ///
+    /// They count bytes and wrap. After the end of the pair, both are the same.
+    fn positions(&self) -> [u32; 2];
+
+    /// Returns the addresses of packets that come from the peer.
+    fn flow(&self) -> Flow;
+
+    /// Returns the name of the adapter that the pair leads to, and the number of its process.
+    fn peer(&self) -> ([u8; 16], i32);
 }
 
 /// Most bytes of the room of a queue that a push takes beside those of the packets.
@@ -85,9 +107,24 @@ pub enum LocalEvent {
     Ended(LocalNumber),
 }
 
+/// The pairs whose peers may have gone, as far as the system has reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gone {
+    /// None of them.
+    #[default]
+    None,
+    /// The pair of a slot.
+    One(u16),
+    /// Any pair.
+    Any,
+}
+
 /// Pairs of queues to adapters of this host. All calls return at once.
 pub trait LocalQueues: Send + Sync {
     /// Begins the set-up of a pair to the adapter with an address, from an address of this side.
+    ///
+    /// `waits` is set if the peer finds a way of its own, which has to be the same: a peer that is
+    /// stopped is waited for then.
     ///
     /// Returns the number of the set-up, or of one that is on its way to that address. Its
     /// [`Known`](LocalEvent::Known) or [`Failed`](LocalEvent::Failed) comes later, but not before
@@ -95,7 +132,7 @@ pub trait LocalQueues: Send + Sync {
     ///
     /// # Errors
     /// There is none to be had, in most cases because no such adapter is on this host.
-    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal>;
+    fn dial(&self, source: IpAddr, peer: SocketAddr, waits: bool) -> Result<LocalNumber, NotLocal>;
 
     /// Tells that the adapter knows the set-up.
     fn dialled(&self, number: LocalNumber);
@@ -114,13 +151,14 @@ pub trait LocalQueues: Send + Sync {
     /// Returns true if there are pairs, set-ups or events.
     fn is_used(&self) -> bool;
 
-    /// Returns true if pairs are being made whose progress the system does not report.
-    fn is_setting_up(&self) -> bool;
+    /// Returns the time of the next look at pairs that are being made, if there are any.
+    fn next_look(&self) -> Option<Instant>;
 
-    /// Accepts new pairs and looks for peers that have gone, by calls of the system.
-    fn attend(&self);
+    /// Goes on with new pairs and looks for peers that have gone, by calls of the system.
+    fn attend(&self, gone: Gone);
 
-    /// As [`attend`](Self::attend), by one call of the system: the next call does the next part.
+    /// As [`attend`](Self::attend) for any peer, by one call of the system: the next call does the
+    /// next part.
     fn attend_next(&self);
 
     /// Ends all pairs and set-ups, without events. Peers read what was written.

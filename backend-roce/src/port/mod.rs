@@ -8,14 +8,14 @@ mod outbox;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-#[cfg(feature = "std")]
-pub(crate) use local::LocalWay;
 #[cfg(feature = "alloc")]
-pub use local::{LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_OVERHEAD};
+pub use local::{Gone, LocalEvent, LocalNumber, LocalQueue, LocalQueues, RECORD_OVERHEAD};
+#[cfg(feature = "std")]
+pub(crate) use local::{LocalWay, STOPPED};
 #[cfg(feature = "alloc")]
 pub use outbox::{Outbox, Path, RUN_BYTES_MAX, RUN_PACKETS_MAX};
 
-use dat_core::backend::BackendError;
+use dat_core::backend::{BackendError, NotLocal};
 
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
@@ -57,6 +57,8 @@ pub enum ClaimError {
     Descriptors,
     /// The system does not permit it.
     Prohibited,
+    /// Peers of this host would not find it, and no others are taken.
+    NotLocal(NotLocal),
 }
 
 /// The way to a peer.

@@ -34,6 +34,27 @@ pub struct Path {
     pub local: Option<LocalNumber>,
 }
 
+#[cfg(feature = "std")]
+impl Path {
+    /// Returns the addresses that the ICRC of a packet from the peer covers.
+    ///
+    /// A kernel sends from any port; only our own ends agree on addresses.
+    pub(crate) fn received(&self, wire: &Flow) -> Flow {
+        if self.single {
+            *wire
+        } else {
+            self.view.reversed()
+        }
+    }
+
+    /// Returns true if a packet comes from the peer; a kernel sends from any port.
+    pub(crate) fn is_from_peer(&self, wire: &Flow) -> bool {
+        let (peer, source) = (self.wire.destination(), wire.source());
+        let own = self.wire.source().ip() == wire.destination().ip();
+        own && peer.ip() == source.ip() && (self.single || peer.port() == source.port())
+    }
+}
+
 impl From<Flow> for Path {
     /// Returns a path without translation.
     fn from(flow: Flow) -> Self {

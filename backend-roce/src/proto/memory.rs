@@ -115,4 +115,11 @@ pub trait RemoteMemory {
     /// [`Right::Atomic`].
     fn atomic(&mut self, at: RemoteAddress, operation: AtomicOperation)
     -> Result<u64, AccessError>;
+
+    /// Checks that a key is of a window that the peer may invalidate.
+    ///
+    /// The caller of the responder ends it once the receive of the message is complete.
+    fn check_invalidation(&mut self, _key: u32) -> Result<(), AccessError> {
+        Err(AccessError)
+    }
 }

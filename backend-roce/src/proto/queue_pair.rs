@@ -4,7 +4,7 @@ use dat_core::time::Instant;
 
 use super::connection::{ConnectReply, ConnectRequest};
 use super::memory::{LocalError, ReceiveQueue, RemoteMemory, RequestMemory};
-use super::packet::{Packet, RnrTimer};
+use super::packet::{NakCode, Packet, RnrTimer};
 use super::requester::{
     Completion, Held, PostError, Request, RequestSlot, Requester, RequesterCounts, RequesterOptions,
 };
@@ -141,6 +141,107 @@ impl<'s> QueuePair<'s> {
         }
     }
 
+    /// Makes a queue pair that is ready to receive; it has no requests of its own yet.
+    pub fn receiving(
+        qpn: u32,
+        options: ResponderOptions,
+        resources: impl Into<Slots<'s, ResourceSlot>>,
+    ) -> Self {
+        let requester = RequesterOptions {
+            destination: options.destination,
+            first: Psn::new(0),
+            mtu: options.mtu,
+            initiator_depth: 0,
+            window: 1,
+            run: 1,
+            timeout: 0,
+            is_lossless: true,
+            retry_count: 0,
+            rnr_retry_count: 0,
+        };
+        Self {
+            qpn,
+            requester: Requester::new(requester, Slots::default()),
+            responder: Responder::new(options, resources),
+            requests_first: true,
+        }
+    }
+
+    /// Makes a queue pair that is ready to receive ready to send, too.
+    pub fn start_requests(
+        &mut self,
+        options: RequesterOptions,
+        slots: impl Into<Slots<'s, RequestSlot>>,
+    ) {
+        self.requester = Requester::new(options, slots);
+    }
+
+    /// Changes the rights of the peer: to read, to write and to use atomics.
+    pub const fn set_rights(&mut self, read: bool, write: bool, atomic: bool) {
+        self.responder.set_rights(read, write, atomic);
+    }
+
+    /// Changes the time after which the peer repeats what found no receive.
+    pub const fn set_not_ready_timer(&mut self, timer: RnrTimer) {
+        self.responder.set_not_ready_timer(timer);
+    }
+
+    /// Returns the time after which the peer repeats what found no receive.
+    pub const fn not_ready_timer(&self) -> RnrTimer {
+        self.responder.not_ready_timer()
+    }
+
+    /// Sets the patience of requests; see [`Requester::set_patience`].
+    pub const fn set_patience(&mut self, timeout: u8, retries: u8, not_ready_retries: u8) {
+        let requester = &mut self.requester;
+        requester.set_patience(timeout, retries, not_ready_retries);
+    }
+
+    /// Sets how many Reads and Atomics may be under way; see [`Requester::set_depth`].
+    pub fn set_depth(&mut self, depth: u8) -> bool {
+        self.requester.set_depth(depth)
+    }
+
+    /// Lets no request begin; see [`Requester::drain`].
+    pub const fn drain(&mut self) {
+        self.requester.drain();
+    }
+
+    /// Lets requests begin again.
+    pub const fn resume(&mut self) {
+        self.requester.resume();
+    }
+
+    /// Returns true if every request that has begun is complete.
+    pub const fn has_drained(&self) -> bool {
+        self.requester.has_drained()
+    }
+
+    /// Returns the code of the time-out of requests.
+    pub const fn timeout(&self) -> u8 {
+        self.requester.timeout()
+    }
+
+    /// Returns the repetitions of messages that find no receive.
+    pub const fn not_ready_retries(&self) -> u8 {
+        self.requester.not_ready_retries()
+    }
+
+    /// Returns how many Reads and Atomics of this side may be under way.
+    pub const fn depth(&self) -> u8 {
+        self.requester.depth()
+    }
+
+    /// Returns the QPN of the peer.
+    pub const fn destination(&self) -> u32 {
+        self.responder.destination()
+    }
+
+    /// Returns the NAK by which the responder ended the connection, if it did.
+    pub const fn fault(&self) -> Option<NakCode> {
+        self.responder.fault()
+    }
+
     /// Posts a request.
     pub fn post(&mut self, request: Request) -> Result<(), PostError> {
         self.requester.post(request)
@@ -239,6 +340,16 @@ impl<'s> QueuePair<'s> {
         if !self.is_failed() {
             self.requester.expire(now);
         }
+    }
+
+    /// Returns true if lack of progress becomes a time-out by `now`.
+    pub fn is_late(&self, now: Instant) -> bool {
+        !self.is_failed() && self.requester.is_late(now)
+    }
+
+    /// Gives the peer the whole time for its answer once more.
+    pub fn postpone(&mut self, now: Instant) {
+        self.requester.postpone(now);
     }
 
     /// Returns true if the queue pair failed or was ended: a half that fails stops the other.

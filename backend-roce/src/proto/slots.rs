@@ -43,6 +43,16 @@ impl<T> Slots<'_, T> {
     }
 }
 
+impl<T> Default for Slots<'_, T> {
+    /// Returns no slots.
+    fn default() -> Self {
+        Self {
+            memory: Memory::Lent(&mut []),
+            used: 0,
+        }
+    }
+}
+
 impl<'s, T, M> From<&'s mut M> for Slots<'s, T>
 where
     M: AsMut<[T]> + ?Sized,

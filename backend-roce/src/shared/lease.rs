@@ -1,12 +1,14 @@
-//! Who takes packets from local queues: the thread of their adapter, or the program.
+//! The choice of the thread that takes packets from local queues: the adapter's or the program's.
 //!
-//! The thread asks for doorbells while it sleeps. For a program that polls, each would cost the
-//! peer a system call, and wake the thread in vain. So the thread leaves the queues to such a
-//! program: it asks for no doorbell, and looks again after a while (ROCE-235).
+//! The adapter's thread asks for doorbells while it sleeps. For a program that polls, each would
+//! cost the peer a system call, and wake the thread in vain. So the thread leaves the queues to
+//! such a program: it asks for no doorbell, and looks again after a [`Pause`] (ROCE-235).
 //!
 //! A program does not say that it stops polling. But before it sleeps it [`waits`](Lease::waits).
 //! Either it then sees the lease, and asks for doorbells itself, or the thread sees the wait, and
 //! begins no lease. The thread hears doorbells in any case, and then asks for the next one.
+
+use core::time::Duration;
 
 use super::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
@@ -17,6 +19,9 @@ const VAIN: usize = 16;
 /// Looks since the last one of the thread that show that the program polls, though that one finds
 /// packets: they may share a processor.
 const MANY: usize = 64;
+
+/// The longest pause in terms of the shortest one.
+const DOUBLED: u32 = 4;
 
 /// The lease of an adapter's local queues to the program.
 #[derive(Debug, Default)]
@@ -30,7 +35,7 @@ pub(crate) struct Lease {
     vain: AtomicUsize,
 }
 
-/// What the thread of an adapter has seen of the program.
+/// The state of the program, as the thread of its adapter has seen it.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// Looks when it woke up.
@@ -42,6 +47,35 @@ pub(crate) struct Watch {
     is_rung: bool,
     /// Set if it has found packets since then.
     pub(crate) found: bool,
+}
+
+/// Time until the thread looks again at queues that it leaves to the program.
+///
+/// The longer a program polls, the less often the thread wakes up. A program that stopped polling,
+/// and waits for bytes in memory, say, waits for a short pause only.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Pause {
+    /// Makes the pauses of a lease: each one is twice as long as the one before, up to the longest.
+    pub(crate) fn up_to(longest: Duration) -> Self {
+        let next = longest / (1 << DOUBLED);
+        Self { next, longest }
+    }
+
+    /// Returns the next pause.
+    pub(crate) fn take(&mut self) -> Duration {
+        let twice = self.longest.min(self.next * 2);
+        core::mem::replace(&mut self.next, twice)
+    }
+
+    /// Begins again with the shortest pause, after packets that the program had left.
+    pub(crate) fn begin_again(&mut self) {
+        *self = Self::up_to(self.longest);
+    }
 }
 
 impl Lease {
@@ -76,8 +110,8 @@ impl Lease {
         (watch.is_rung, watch.found) = (is_rung, false);
     }
 
-    /// Ends a look of the thread; returns true if it leaves the queues to the program, which it does
-    /// not beside `sleepers` of the program.
+    /// Ends a look of the thread; returns true if it leaves the queues to the program, and never
+    /// beside `sleepers` of the program.
     ///
     /// Otherwise it has to ask for doorbells before it sleeps.
     pub(super) fn decide(&self, watch: &mut Watch, sleepers: bool) -> bool {
@@ -88,7 +122,7 @@ impl Lease {
         self.is_on.store(polls, Ordering::Relaxed);
         fence();
         let waits = self.waits.load(Ordering::Relaxed);
-        // Who has begun to wait has asked for no doorbell, or for one that has come.
+        // A thread that has begun to wait has asked for no doorbell, or for one that has come.
         let is_new = core::mem::replace(&mut watch.waits, waits) != waits;
         let leased = polls && !is_new && !sleepers;
         if polls && !leased {

@@ -1,16 +1,19 @@
-//! The queues of an adapter to others of this host, and who takes packets from them.
+//! The queues of an adapter to others of this host, and the threads that take packets from them.
 
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use dat_core::backend::{BackendError, NotLocal};
+use dat_core::time::Instant;
 
 #[cfg(feature = "udp")]
 use super::Watch;
+use super::lease::Pause;
 use super::{Bursts, Driven, LATE_YIELDS, Shared, lock};
 use crate::adapter::{Adapter, port_of};
 use crate::counts::AdapterCounts;
 use crate::options::PathChoice;
-use crate::port::{LocalNumber, LocalQueues, LocalWay};
+use crate::port::{Gone, LocalNumber, LocalQueues, LocalWay};
 
 /// Bytes of local packets that are taken before timers and sockets are looked at.
 const LOCAL_BYTES: usize = 256 << 10;
@@ -23,6 +26,14 @@ const LOCAL_EVENTS: usize = 512;
 
 /// Bytes that an empty packet of a local queue counts for.
 const EMPTY_PACKET: usize = 1 << 10;
+
+/// Longest time between two looks at set-ups to a peer, and how many there are at most: for some
+/// 100 s. Set-ups have ends of their own; these are for a thread that does not get there.
+const SETUP_PAUSE: Duration = Duration::from_millis(1);
+const SETUP_LOOKS: usize = 100_000;
+
+/// Set-ups to a peer, one after another.
+const SETUPS: usize = 3;
 
 /// How the thread of an adapter minds local queues while it sleeps.
 #[cfg(feature = "udp")]
@@ -37,16 +48,16 @@ pub(crate) enum Attention {
 }
 
 impl Shared {
-    /// Returns true if pairs of local queues are being made.
-    pub(crate) fn is_setting_up(&self) -> bool {
+    /// Returns the time of the next look at pairs of local queues that are being made.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
         let local = self.local.as_ref().filter(|_| !self.is_forked());
-        local.is_some_and(|local| local.is_setting_up())
+        local.and_then(|local| local.next_look())
     }
 
     /// Makes and ends pairs of local queues, by calls of the system.
-    pub(crate) fn attend(&self) {
+    pub(crate) fn attend(&self, gone: Gone) {
         if let Some(local) = self.local.as_ref().filter(|_| !self.is_forked()) {
-            local.attend();
+            local.attend(gone);
         }
     }
 
@@ -98,7 +109,7 @@ impl Shared {
         let taken = self.try_input();
         let taken = taken.map(|mut input| self.take_local(&mut input, || false));
         if matches!(taken, None | Some(Bursts::Some)) {
-            // Whoever has the input may have looked for the last time.
+            // The thread that has the input may have looked for the last time.
             self.wake_service();
         }
         taken.is_some()
@@ -126,6 +137,17 @@ impl Shared {
         }
     }
 
+    /// Begins the set-up of a pair of local queues to a peer; see [`LocalQueues::dial`].
+    fn begin_setup(
+        &self,
+        source: IpAddr,
+        peer: SocketAddr,
+        waits: bool,
+    ) -> Result<LocalNumber, NotLocal> {
+        let queues = self.local.as_ref().ok_or(NotLocal::System)?;
+        queues.dial(source, peer, waits)
+    }
+
     /// Returns the pair of local queues to a peer; `None` if packets go through sockets.
     ///
     /// # Errors
@@ -140,8 +162,7 @@ impl Shared {
             return Ok(Ok(None));
         }
         peer.set_port(port_of(qualifier));
-        let queues = self.local.as_ref().ok_or(NotLocal::System);
-        match queues.and_then(|queues| queues.dial(source, peer)) {
+        match self.begin_setup(source, peer, false) {
             Ok(number) => Ok(Ok(Some(number))),
             Err(_) if self.path == PathChoice::Any => Ok(Ok(None)),
             Err(NotLocal::OtherHost) => {
@@ -149,6 +170,70 @@ impl Shared {
                 Err(BackendError::Unreachable)
             }
             Err(reason) => Ok(Err(reason)),
+        }
+    }
+
+    /// Returns the pair of local queues to a peer, once it is made; `None` if packets go through
+    /// sockets.
+    ///
+    /// # Errors
+    /// `Unreachable`: the adapter has no other way.
+    pub(crate) fn queues_to(
+        &self,
+        source: IpAddr,
+        peer: SocketAddr,
+    ) -> Result<Option<LocalNumber>, BackendError> {
+        let no_queues = match self.path {
+            PathChoice::Packets => return Ok(None),
+            PathChoice::Local => Err(BackendError::Unreachable),
+            PathChoice::Any => Ok(None),
+        };
+        let mut looks = SETUP_LOOKS;
+        // This side may have been stopped for longer than its peer has waited.
+        for _ in 0..SETUPS {
+            let asked = match self.begin_setup(source, peer, true) {
+                Ok(asked) => asked,
+                // The peer has just given up.
+                Err(NotLocal::Refused | NotLocal::System) => continue,
+                Err(_) => break,
+            };
+            let is_expected = self.enter_briefly(|adapter| adapter.locals.expect(asked));
+            self.dialled(asked);
+            let mut pause = Pause::up_to(SETUP_PAUSE);
+            let mut found = None;
+            while is_expected && looks > 0 {
+                found = self.enter_briefly(|adapter| adapter.locals.outcome(asked));
+                if found.is_some() {
+                    break;
+                }
+                looks -= 1;
+                std::thread::sleep(pause.take());
+                if let Some(mut input) = self.try_input() {
+                    self.take_local(&mut input, || false);
+                }
+            }
+            let open = self.enter_briefly(|adapter| {
+                adapter.locals.forget_setup(asked);
+                found.filter(|number| adapter.locals.mtu(*number).is_some())
+            });
+            if open.is_some() {
+                return Ok(open);
+            }
+        }
+        no_queues
+    }
+
+    /// Begins the set-ups of queues that datagrams want.
+    #[cold]
+    pub(super) fn ask_for_queues(&self) {
+        while let Some(ends) = self.enter_briefly(Adapter::next_wanted) {
+            let (source, peer) = ends;
+            let queues = self.local.as_ref();
+            let asked = queues.and_then(|queues| queues.dial(source, peer, false).ok());
+            self.enter(|adapter| adapter.asked(&ends, asked));
+            if let Some(asked) = asked {
+                self.dialled(asked);
+            }
         }
     }
 
@@ -176,7 +261,7 @@ impl Shared {
 
     /// Ends the pairs of local queues, at the end of the adapter; peers read what was written.
     ///
-    /// Those who hold the adapter hold no pair (ROCE-224).
+    /// A program that still holds the adapter holds no pair (ROCE-224).
     pub(crate) fn close_queues(&self) {
         if let Some(queues) = self.local.as_ref().filter(|_| !self.is_forked()) {
             self.enter(Adapter::end_locals);

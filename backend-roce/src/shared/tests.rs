@@ -1,4 +1,6 @@
-//! Tests of sleeps and late looks at a port where datagrams never end.
+//! Tests of sleeps and late looks at a port where datagrams never end, and of the lease.
+
+mod local;
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::AtomicUsize;
@@ -9,6 +11,55 @@ use dat_core::event::ThreadWait;
 
 use super::*;
 
+/// A port that is closed but for what a test gives it.
+trait Half: Send + Sync {
+    fn receive(&self) -> Option<Arrival> {
+        None
+    }
+
+    fn sleep(&self, _: Option<Duration>) -> Option<Awakening> {
+        None
+    }
+
+    fn local(&self) -> Option<Arc<dyn LocalQueues>> {
+        None
+    }
+
+    fn release(&self, _: u16) {}
+}
+
+impl<H: Half> Port for H {
+    fn address(&self) -> SocketAddr {
+        ClosedPort.address()
+    }
+
+    fn route(&self, peer: SocketAddr) -> Result<Route, BackendError> {
+        ClosedPort.route(peer)
+    }
+
+    fn claim(&self, port: u16) -> Result<(), ClaimError> {
+        ClosedPort.claim(port)
+    }
+
+    fn release(&self, port: u16) {
+        Half::release(self, port);
+    }
+
+    fn send(&self, _: &Flow, _: &[u8], _: usize) {}
+
+    fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
+        Half::receive(self)
+    }
+
+    fn sleep(&self, pause: Option<Duration>) -> Option<Awakening> {
+        Half::sleep(self, pause)
+    }
+
+    fn local(&self) -> Option<Arc<dyn LocalQueues>> {
+        Half::local(self)
+    }
+}
+
 /// A port at which datagrams never end.
 #[derive(Default)]
 struct EndlessPort {
@@ -18,24 +69,8 @@ struct EndlessPort {
     adapter: Arc<OnceLock<Weak<Shared>>>,
 }
 
-impl Port for EndlessPort {
-    fn address(&self) -> SocketAddr {
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4791)
-    }
-
-    fn route(&self, _: SocketAddr) -> Result<Route, BackendError> {
-        Err(BackendError::Unreachable)
-    }
-
-    fn claim(&self, _: u16) -> Result<(), ClaimError> {
-        Err(ClaimError::Refused)
-    }
-
-    fn release(&self, _: u16) {}
-
-    fn send(&self, _: &Flow, _: &[u8], _: usize) {}
-
-    fn receive(&self, _: &mut [u8]) -> Option<Arrival> {
+impl Half for EndlessPort {
+    fn receive(&self) -> Option<Arrival> {
         self.taken.fetch_add(1, Ordering::Relaxed);
         if let Some(shared) = self.adapter.get().and_then(Weak::upgrade) {
             shared.wake(|events| events.count += 1);
@@ -152,6 +187,22 @@ fn a_lease_lasts_while_the_program_polls() {
     assert!(look(&lease, &mut watch, true, false));
     assert!(!look(&lease, &mut watch, false, false));
     assert!(!lease.waits());
+}
+
+/// The thread looks again soon after a lease that left packets, and less often at a program that
+/// polls on.
+///
+/// Spec: ROCE-235
+#[test]
+fn pauses_of_a_lease_double() {
+    let mut pause = Pause::up_to(Duration::from_millis(1));
+    let doubled = [62_500, 125_000, 250_000, 500_000, 1_000_000, 1_000_000];
+    for _ in 0..2 {
+        for nanos in doubled {
+            assert_eq!(pause.take(), Duration::from_nanos(nanos));
+        }
+        pause.begin_again();
+    }
 }
 
 /// Doorbells in vain for a queue that is armed become few, and one that is not in vain brings them

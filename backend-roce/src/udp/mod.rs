@@ -32,6 +32,7 @@ pub(crate) use self::service::Service;
 use self::socket::{Report, Sent, Socket, report};
 use crate::address::{interface_mtu, representative};
 use crate::backend::RoceBackend;
+use crate::device::{PORTS, RoceDevice};
 use crate::forks;
 use crate::options::{PathChoice, RoceOptions};
 use crate::port::{
@@ -174,11 +175,10 @@ impl Port for UdpPort {
         let has_room = sockets.try_reserve(1).is_ok();
         has_room.then_some(()).ok_or(ClaimError::Refused)?;
         self.register(&socket).map_err(|_| ClaimError::Refused)?;
-        sockets.push(socket);
-        drop(sockets);
         if let Some(neighbours) = &self.neighbours {
-            neighbours.listen(port);
+            neighbours.listen(port).map_err(ClaimError::NotLocal)?;
         }
+        sockets.push(socket);
         Ok(())
     }
 
@@ -303,7 +303,7 @@ impl Port for UdpPort {
         if wakeup.setup
             && let Some(neighbours) = &self.neighbours
         {
-            neighbours.attend();
+            neighbours.attend(wakeup.gone);
         }
         Some(match wakeup.arrivals {
             true => Awakening::Arrivals {
@@ -397,7 +397,8 @@ impl RoceBackend {
                 let neighbours =
                     Neighbours::new(name, bound, pollers.clone(), path == PathChoice::Local);
                 let neighbours = neighbours.ok_or(io::ErrorKind::OutOfMemory)?;
-                neighbours.listen(bound.port());
+                // Peers find the ports of service points; this one need not be found.
+                let _ = neighbours.listen(bound.port());
                 Some(Arc::new(neighbours))
             }
         };
@@ -429,6 +430,35 @@ impl RoceBackend {
             backend.set_service(service);
         }
         Ok(backend)
+    }
+}
+
+impl RoceDevice {
+    /// Opens a device at an address of this host, whose port does not matter, with a thread that
+    /// serves it.
+    ///
+    /// It takes a free port that a QPN can name (ROCE-260), and 4791 too if that is free: peers
+    /// whose QPNs name no port send there.
+    ///
+    /// # Errors
+    /// Those of [`RoceBackend::open`]; `AddrInUse` if no port is left.
+    pub fn open(mut address: SocketAddr, options: &RoceOptions) -> io::Result<Self> {
+        let count = PORTS.len();
+        let [first, second, ..] = options.secret;
+        let start = usize::from(u16::from_be_bytes([first, second])) % count;
+        for port in PORTS.cycle().skip(start).take(count) {
+            address.set_port(port);
+            match RoceBackend::open(address, options.clone()) {
+                Ok(backend) => {
+                    let device = Self::of(backend).ok_or(io::ErrorKind::OutOfMemory)?;
+                    device.claim_common_port();
+                    return Ok(device);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AddrInUse.into())
     }
 }
 

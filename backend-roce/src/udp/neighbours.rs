@@ -3,6 +3,9 @@
 //! Each pair of queues has a slot, and a number that no other pair of this adapter ever has. The
 //! adapter hears of a pair before its first packet, and of its end after the last one.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,10 +21,12 @@ use dat_core::time::Instant;
 
 use super::poller::Poller;
 use crate::local::{
-    DEADLINE, Dial, Dialled, FIRST, Identity, Label, Listener, LocalPair, PATIENCE, PAYLOAD_MAX,
-    Pairs, Record, SPLIT,
+    DEADLINE, Dial, Dialled, FIRST, First, Identity, Known, Label, Listener, LocalPair, PATIENCE,
+    PAYLOAD_MAX, Pairs, Record, SPLIT,
 };
-use crate::port::{Arrival, LocalEvent, LocalNumber, LocalQueue, LocalQueues, canonical};
+use crate::port::{
+    Arrival, Gone, LocalEvent, LocalNumber, LocalQueue, LocalQueues, STOPPED, canonical,
+};
 use crate::proto::PathMtu;
 use crate::proto::icrc::Flow;
 use crate::proto::packet::length_behind_headers;
@@ -42,6 +47,12 @@ const LOOK: u64 = DEADLINE / 2;
 
 /// Slot in the numbers of set-ups, which have no place in the tables.
 const NO_SLOT: u16 = u16::MAX;
+
+/// Microseconds between two looks at a set-up that the system may not report.
+const SOON: u64 = 100;
+
+/// A time that does not come.
+const NEVER: u64 = u64::MAX;
 
 /// Kind of the records that have packets.
 const PACKETS: u32 = 1;
@@ -97,6 +108,10 @@ impl LocalQueue for Neighbour {
         room
     }
 
+    fn has_room(&self, bytes: usize) -> bool {
+        self.pair.has_room(bytes)
+    }
+
     fn withdraw(&self) {
         self.pair.withdraw();
     }
@@ -122,6 +137,19 @@ impl LocalQueue for Neighbour {
     fn ring(&self) {
         self.pair.ring();
     }
+
+    fn positions(&self) -> [u32; 2] {
+        self.pair.positions()
+    }
+
+    fn flow(&self) -> Flow {
+        self.flow
+    }
+
+    fn peer(&self) -> ([u8; 16], i32) {
+        let peer = self.pair.naming().peer_adapter;
+        (peer.name, peer.process)
+    }
 }
 
 /// A pair that this side asks for.
@@ -133,7 +161,7 @@ struct Asked {
     /// Time of the last look.
     seen: Instant,
     /// Adapter that was asked, once it has said that another set-up makes the pair.
-    told: Option<[u8; 16]>,
+    told: Option<Known>,
 }
 
 impl Asked {
@@ -149,13 +177,27 @@ impl Asked {
     }
 }
 
+/// The pairs and set-ups that the adapter is to hear of.
+struct News {
+    events: VecDeque<LocalEvent>,
+    /// Turn of the next pair or set-up.
+    turn: u32,
+}
+
+impl News {
+    /// Returns the number of the next pair or set-up.
+    fn number(&mut self, slot: u16) -> LocalNumber {
+        self.turn = self.turn.wrapping_add(1);
+        let turn = self.turn;
+        LocalNumber { slot, turn }
+    }
+}
+
 /// The state by which an adapter makes pairs.
 struct Setup {
     listener: Listener,
     dials: Vec<Asked>,
-    events: VecDeque<LocalEvent>,
-    /// Turn of the next pair.
-    turn: u32,
+    news: News,
     /// Pair whose doorbell is looked at next, if no poller does.
     next: usize,
 }
@@ -174,8 +216,8 @@ pub(super) struct Neighbours {
     setup: Mutex<Setup>,
     /// Number of open pairs.
     used: AtomicUsize,
-    /// Number of set-ups that are to be looked at without a report of the system.
-    pending: AtomicUsize,
+    /// Time of the next look at set-ups, in microseconds.
+    next_look: AtomicU64,
     has_events: Arc<AtomicBool>,
     /// Doorbells of pairs that have ended.
     rung: AtomicU64,
@@ -209,12 +251,11 @@ impl Neighbours {
             setup: Mutex::new(Setup {
                 listener: Listener::new()?,
                 dials,
-                events,
-                turn: 0,
+                news: News { events, turn: 0 },
                 next: 0,
             }),
             used: AtomicUsize::new(0),
-            pending: AtomicUsize::new(0),
+            next_look: AtomicU64::new(NEVER),
             has_events: Arc::new(AtomicBool::new(false)),
             rung: AtomicU64::new(0),
             next: AtomicUsize::new(0),
@@ -255,29 +296,33 @@ impl Neighbours {
     }
 
     /// Lets adapters of this host find a UDP port that was claimed.
-    pub(super) fn listen(&self, port: u16) {
+    ///
+    /// # Errors
+    /// The reason why they do not, if packets cannot go through sockets.
+    pub(super) fn listen(&self, port: u16) -> Result<(), NotLocal> {
         let mut address = self.bound;
         address.set_port(port);
         let mut setup = self.setup();
-        // Without it, they send packets.
-        if let Ok(socket) = setup.listener.add(canonical(address)) {
-            for poller in self.pollers.iter().flatten() {
-                let _ = poller.add_setup(socket);
+        let refusal = match setup.listener.add(canonical(address)) {
+            Ok(socket) if self.watch_setup(socket) => return Ok(()),
+            Ok(_) => {
+                setup.listener.remove(port);
+                NotLocal::Memory
             }
-        }
+            Err(refusal) => NotLocal::from(&refusal),
+        };
+        // Peers that find no queues send packets.
+        self.is_only_way.then_some(refusal).map_or(Ok(()), Err)
+    }
+
+    /// Has the system report a socket that makes a pair; false if it has no room for it.
+    fn watch_setup(&self, socket: BorrowedFd<'_>) -> bool {
+        let mut pollers = self.pollers.iter().flatten();
+        pollers.all(|poller| poller.add_setup(socket).is_ok())
     }
 
     pub(super) fn stop_listening(&self, port: u16) {
         self.setup().listener.remove(port);
-    }
-
-    /// Returns the number of the next pair or set-up.
-    fn number(setup: &mut Setup, slot: u16) -> LocalNumber {
-        setup.turn = setup.turn.wrapping_add(1);
-        LocalNumber {
-            slot,
-            turn: setup.turn,
-        }
     }
 
     /// Takes a pair out of its slot.
@@ -289,13 +334,13 @@ impl Neighbours {
         Some(neighbour)
     }
 
-    fn tell(&self, setup: &mut Setup, event: LocalEvent) {
-        setup.events.push_back(event);
+    fn tell(&self, news: &mut News, event: LocalEvent) {
+        news.events.push_back(event);
         self.has_events.store(true, Ordering::Release);
     }
 
-    /// Opens a pair; returns its number.
-    fn open(&self, setup: &mut Setup, pair: LocalPair) -> Result<LocalNumber, NotLocal> {
+    /// Opens a pair.
+    fn open(&self, news: &mut News, pair: LocalPair) -> Result<Arc<Neighbour>, NotLocal> {
         let naming = pair.naming();
         let (own, peer) = (canonical(naming.own), canonical(naming.peer));
         let flow = Flow::between(peer, own).ok_or(NotLocal::Refused)?;
@@ -309,7 +354,11 @@ impl Neighbours {
         if !has_memory_for::<Neighbour>() {
             return Err(NotLocal::Memory);
         }
-        let number = Self::number(setup, slot);
+        for poller in self.pollers.iter().flatten() {
+            let added = poller.add_bell(pair.as_fd(), slot);
+            added.map_err(|_| NotLocal::Memory)?;
+        }
+        let number = news.number(slot);
         let neighbour = Arc::new(Neighbour {
             number,
             pair,
@@ -318,36 +367,28 @@ impl Neighbours {
             waits: AtomicBool::new(false),
             has_events: Arc::clone(&self.has_events),
         });
-        for poller in self.pollers.iter().flatten() {
-            // It may have been added when the pair was being made.
-            poller.remove(neighbour.pair.as_fd());
-            let _ = poller.add_bell(neighbour.pair.as_fd());
-        }
-        let queue = Arc::clone(&neighbour);
         match slots.get_mut(index) {
-            Some(slot) => *slot = Some(neighbour),
-            None => slots.push(Some(neighbour)),
+            Some(slot) => *slot = Some(Arc::clone(&neighbour)),
+            None => slots.push(Some(Arc::clone(&neighbour))),
         }
         drop(slots);
         self.used.fetch_add(1, Ordering::AcqRel);
-        self.tell(
-            setup,
-            LocalEvent::Opened {
-                pair: number,
-                mtu: MTU,
-                queue,
-            },
-        );
+        let opened = LocalEvent::Opened {
+            pair: number,
+            mtu: MTU,
+            queue: Arc::<Neighbour>::clone(&neighbour),
+        };
+        self.tell(news, opened);
         // A sleeping thread has asked for the doorbells of the other pairs only.
         self.pollers
             .iter()
             .flatten()
             .for_each(|poller| poller.wake());
-        Ok(number)
+        Ok(neighbour)
     }
 
     /// Returns the open pair with an adapter.
-    fn known(&self, adapter: &[u8; 16]) -> Option<LocalNumber> {
+    fn known(&self, adapter: &Known) -> Option<LocalNumber> {
         let slots = self.slots();
         let mut with = slots.iter().flatten().filter(|neighbour| {
             let pair = &neighbour.pair;
@@ -369,7 +410,10 @@ impl Neighbours {
             };
             let found = match dialled {
                 Dialled::Pending => None,
-                Dialled::Made(pair) => Some(self.open(setup, pair)),
+                Dialled::Made(pair) => {
+                    let opened = self.open(&mut setup.news, pair);
+                    Some(opened.map(|neighbour| neighbour.number))
+                }
                 Dialled::Known(adapter) => self.find(setup, index, adapter),
                 Dialled::Failed(refusal) => Some(Err(NotLocal::from(&refusal))),
             };
@@ -386,7 +430,7 @@ impl Neighbours {
                 },
                 Err(reason) => LocalEvent::Failed(number, reason),
             };
-            self.tell(setup, event);
+            self.tell(&mut setup.news, event);
         }
     }
 
@@ -395,7 +439,7 @@ impl Neighbours {
         &self,
         setup: &mut Setup,
         index: usize,
-        adapter: [u8; 16],
+        adapter: Known,
     ) -> Option<Result<LocalNumber, NotLocal>> {
         if let Some(number) = self.known(&adapter) {
             return Some(Ok(number));
@@ -409,23 +453,28 @@ impl Neighbours {
 
     /// Takes the pairs that peers ask for.
     fn accept(&self, setup: &mut Setup) {
+        let Setup { listener, news, .. } = setup;
         let mut incoming = Incoming {
             neighbours: self,
-            made: Vec::new(),
+            news,
+            added: None,
         };
-        let listener = &mut setup.listener;
         listener.accept(&self.identity, ThreadWait::clock(), &mut incoming);
-        for pair in incoming.made {
-            // One without a place is closed again.
-            let _ = self.open(setup, pair);
-        }
     }
 
-    /// Counts the set-ups that the system does not report.
-    fn count_pending(&self, setup: &Setup) {
-        let half_open = usize::from(setup.listener.deadline().is_some());
-        let pending = setup.dials.len() + half_open;
-        self.pending.store(pending, Ordering::Release);
+    /// Decides when to look at set-ups next.
+    fn plan_look(&self, setup: &Setup) {
+        let soon = ThreadWait::clock().as_micros().saturating_add(SOON);
+        let given_up = setup.listener.deadline().map_or(NEVER, Instant::as_micros);
+        let is_reported = self.pollers.is_some() && setup.dials.is_empty();
+        let look = match given_up {
+            NEVER if setup.dials.is_empty() => NEVER,
+            given_up if is_reported => given_up,
+            given_up => given_up.min(soon),
+        };
+        if look < self.next_look.swap(look, Ordering::AcqRel) {
+            self.wake_service();
+        }
     }
 
     /// Returns the next event of an open pair.
@@ -460,66 +509,75 @@ impl Neighbours {
     }
 }
 
-/// Pairs that peers have asked for.
+/// Takes the pairs that peers ask for.
 struct Incoming<'n> {
     neighbours: &'n Neighbours,
-    made: Vec<LocalPair>,
+    news: &'n mut News,
+    /// The pair that was added last.
+    added: Option<Arc<Neighbour>>,
 }
 
 impl Pairs for Incoming<'_> {
-    fn knows(&mut self, adapter: &[u8; 16]) -> bool {
-        let is_new = |pair: &LocalPair| pair.naming().peer_adapter == *adapter;
-        self.made.iter().any(is_new) || self.neighbours.known(adapter).is_some()
+    fn knows(&mut self, adapter: &Known) -> bool {
+        self.neighbours.known(adapter).is_some()
     }
 
     fn has_room(&self) -> bool {
-        self.neighbours.used.load(Ordering::Acquire) + self.made.len() < PAIRS
+        self.neighbours.used.load(Ordering::Acquire) < PAIRS
     }
 
-    fn add(&mut self, pair: LocalPair) {
-        // Without memory it is closed again.
-        if self.made.try_reserve(1).is_ok() {
-            self.made.push(pair);
-        }
+    fn add(&mut self, pair: LocalPair) -> Option<BorrowedFd<'_>> {
+        self.added = self.neighbours.open(self.news, pair).ok();
+        let added = self.added.as_ref();
+        added.map(|neighbour| neighbour.pair.as_fd())
     }
 
-    fn watch(&mut self, socket: BorrowedFd<'_>) {
-        for poller in self.neighbours.pollers.iter().flatten() {
-            let _ = poller.add_setup(socket);
-        }
+    fn watch(&mut self, socket: BorrowedFd<'_>) -> bool {
+        self.neighbours.watch_setup(socket)
     }
 }
 
 impl LocalQueues for Neighbours {
-    fn dial(&self, source: IpAddr, peer: SocketAddr) -> Result<LocalNumber, NotLocal> {
-        let own = SocketAddr::new(source, self.bound.port());
+    fn dial(&self, source: IpAddr, peer: SocketAddr, waits: bool) -> Result<LocalNumber, NotLocal> {
+        let mut own = SocketAddr::new(source, self.bound.port());
         let peer = self.with_interface(peer);
+        if let (SocketAddr::V6(own), SocketAddr::V6(peer)) = (&mut own, peer)
+            && own.ip().is_unicast_link_local()
+        {
+            own.set_scope_id(peer.scope_id());
+        }
+        let now = ThreadWait::clock();
         let mut setup = self.setup();
         let mut asked = setup.dials.iter_mut();
         if let Some(asked) = asked.find(|asked| asked.dial.ends() == (own, peer)) {
             asked.unknown += 1;
+            if waits {
+                asked.dial.set_patience(STOPPED, now);
+            }
             return Ok(asked.number);
         }
         if setup.dials.len() == PAIRS {
             return Err(NotLocal::Full);
         }
-        let now = ThreadWait::clock();
         // Without any pair, none can be there: the first question brings the memory.
-        let dial = match self.is_used() {
-            true => Dial::ask,
-            false => Dial::new,
+        let first = match self.is_used() {
+            true => First::Question,
+            false => First::Offer,
         };
-        let dial = dial(&self.identity, own, peer, now);
+        let dial = Dial::new(&self.identity, own, peer, first, now);
         let mut dial = dial.map_err(|refusal| NotLocal::from(&refusal))?;
-        if self.is_only_way {
+        if waits {
+            dial.set_patience(STOPPED, now);
+        } else if self.is_only_way {
             dial.set_patience(PATIENCE, now);
         }
-        for poller in self.pollers.iter().flatten() {
-            if let Some(socket) = dial.socket() {
-                let _ = poller.add_setup(socket);
-            }
+        if dial
+            .socket()
+            .is_some_and(|socket| !self.watch_setup(socket))
+        {
+            return Err(NotLocal::Memory);
         }
-        let number = Self::number(&mut setup, NO_SLOT);
+        let number = setup.news.number(NO_SLOT);
         setup.dials.push(Asked {
             number,
             dial,
@@ -527,7 +585,7 @@ impl LocalQueues for Neighbours {
             seen: now,
             told: None,
         });
-        self.count_pending(&setup);
+        self.plan_look(&setup);
         Ok(number)
     }
 
@@ -539,26 +597,28 @@ impl LocalQueues for Neighbours {
         }
         // The answer may have come before.
         self.poll_dials(&mut setup, Some(number));
-        self.count_pending(&setup);
+        self.plan_look(&setup);
         self.wake_service();
     }
 
     fn event(&self) -> Option<LocalEvent> {
-        if self.pending.load(Ordering::Acquire) > 0 {
+        if self
+            .next_look()
+            .is_some_and(|look| look <= ThreadWait::clock())
+        {
             let mut setup = self.setup();
             self.poll_dials(&mut setup, None);
-            let due = setup.listener.deadline();
-            if due.is_some_and(|due| due <= ThreadWait::clock()) {
+            if setup.listener.deadline().is_some() {
                 self.accept(&mut setup);
             }
-            self.count_pending(&setup);
+            self.plan_look(&setup);
         }
         if !self.has_events.load(Ordering::Acquire)
             || !self.has_events.swap(false, Ordering::AcqRel)
         {
             return None;
         }
-        let next = self.setup().events.pop_front();
+        let next = self.setup().news.events.pop_front();
         if let Some(event) = next {
             self.has_events.store(true, Ordering::Release);
             if let LocalEvent::Opened { pair, .. } = &event
@@ -602,26 +662,30 @@ impl LocalQueues for Neighbours {
 
     fn is_used(&self) -> bool {
         self.used.load(Ordering::Acquire) > 0
-            || self.pending.load(Ordering::Acquire) > 0
+            || self.next_look().is_some()
             // The outcome of the only set-up.
             || self.has_events.load(Ordering::Acquire)
     }
 
-    fn is_setting_up(&self) -> bool {
-        self.pending.load(Ordering::Acquire) > 0
+    fn next_look(&self) -> Option<Instant> {
+        let look = self.next_look.load(Ordering::Acquire);
+        (look != NEVER).then(|| Instant::from_micros(look))
     }
 
-    fn attend(&self) {
+    fn attend(&self, gone: Gone) {
         let mut setup = self.setup();
         self.accept(&mut setup);
-        self.count_pending(&setup);
+        self.poll_dials(&mut setup, None);
+        self.plan_look(&setup);
         drop(setup);
-        if self.is_setting_up() {
-            self.wake_service();
-        }
-        for neighbour in self.slots().iter().flatten() {
-            neighbour.pair.attend();
-        }
+        let slots = self.slots();
+        let looked_at = match gone {
+            Gone::None => None,
+            Gone::One(slot) => slots.get(usize::from(slot)..=usize::from(slot)),
+            Gone::Any => slots.get(..),
+        };
+        let neighbours = looked_at.unwrap_or_default().iter().flatten();
+        neighbours.for_each(|neighbour| neighbour.pair.attend());
         self.has_events.store(true, Ordering::Release);
     }
 
@@ -636,13 +700,13 @@ impl LocalQueues for Neighbours {
             None => {
                 drop(slots);
                 self.accept(&mut setup);
-                self.count_pending(&setup);
+                self.plan_look(&setup);
             }
         }
     }
 
     fn arm(&self) -> bool {
-        let mut has_come = !self.setup().events.is_empty();
+        let mut has_come = !self.setup().news.events.is_empty();
         for neighbour in self.slots().iter().flatten() {
             has_come |= !neighbour.pair.arm();
         }
@@ -653,8 +717,8 @@ impl LocalQueues for Neighbours {
         let mut setup = self.setup();
         setup.listener.close();
         setup.dials.clear();
-        setup.events.clear();
-        self.count_pending(&setup);
+        setup.news.events.clear();
+        self.plan_look(&setup);
         for slot in self.slots_mut().iter_mut() {
             if let Some(neighbour) = self.take(slot) {
                 neighbour.pair.close();

@@ -6,15 +6,26 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use dat_core::event::{OwnSleep, WakeReason};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+
+use crate::port::Gone;
 
 /// The data of an event of the waker; sockets need no data of their own, since all are read.
 const WAKER: u64 = 1;
 const SOCKET: u64 = 0;
-/// The doorbell of a pair of local queues, or a socket that makes one.
+/// The doorbell of a pair of local queues, with its slot in the upper bits, or a socket that makes
+/// one.
 const BELL: u64 = 2;
 const SETUP: u64 = 3;
+
+/// Microseconds of the shortest pause that `epoll_wait` knows.
+const MILLISECOND: u128 = 1000;
+
+/// Bits below a slot.
+const KIND_BITS: u32 = 8;
 
 /// New data, reported once and to one poller.
 const ARRIVALS: EpollFlags = EpollFlags::EPOLLIN
@@ -45,6 +56,8 @@ pub(crate) struct Wakeup {
     pub(crate) local: bool,
     /// A pair of local queues is to be made or has ended.
     pub(crate) setup: bool,
+    /// The pairs that have ended.
+    pub(crate) gone: Gone,
     /// [`Poller::wake`] was called.
     pub(crate) woken: bool,
     /// A signal of the system arrived, or the process was stopped.
@@ -53,14 +66,20 @@ pub(crate) struct Wakeup {
 
 impl Wakeup {
     fn note(&mut self, flags: EpollFlags, data: u64) {
-        match data {
+        match data & ((1 << KIND_BITS) - 1) {
             SOCKET => {
                 self.arrivals = true;
                 self.reports |= flags.contains(EpollFlags::EPOLLERR);
             }
             BELL => {
                 self.local = true;
-                self.setup |= flags.intersects(HUNG_UP);
+                if flags.intersects(HUNG_UP) {
+                    self.setup = true;
+                    self.gone = match self.gone {
+                        Gone::None => Gone::One((data >> KIND_BITS) as u16),
+                        Gone::One(_) | Gone::Any => Gone::Any,
+                    };
+                }
             }
             SETUP => (self.local, self.setup) = (true, true),
             _ => self.woken = true,
@@ -102,17 +121,13 @@ impl Poller {
         Ok(self.poll.add(socket, EpollEvent::new(ARRIVALS, data))?)
     }
 
-    /// Adds the socket of a doorbell, in place of one that made its pair.
+    /// Adds the doorbell of the pair in a slot; its socket may have made the pair before.
     ///
     /// # Errors
     /// No memory is left.
-    pub(crate) fn add_bell(&self, socket: impl AsFd) -> io::Result<()> {
-        self.add_as(&socket, BELL)
-    }
-
-    /// Removes a socket that made a pair.
-    pub(crate) fn remove(&self, socket: impl AsFd) {
+    pub(crate) fn add_bell(&self, socket: impl AsFd, slot: u16) -> io::Result<()> {
         let _ = self.poll.delete(&socket);
+        self.add_as(&socket, BELL | u64::from(slot) << KIND_BITS)
     }
 
     /// Ends the sleep, or the next one.
@@ -122,7 +137,9 @@ impl Poller {
     }
 
     /// Sleeps until a socket has something, [`wake`](Self::wake) is called, a signal is handled or
-    /// the pause ends, which is rounded up to milliseconds.
+    /// the pause ends.
+    ///
+    /// From a millisecond on, the pause is rounded up to milliseconds.
     pub(crate) fn sleep(&self, pause: Option<Duration>) -> Wakeup {
         let mut wakeup = Wakeup::default();
         if let Some(own) = OwnSleep::get() {
@@ -132,13 +149,23 @@ impl Poller {
             wakeup.interrupted = reason == WakeReason::Interrupted;
             return wakeup;
         }
-        let timeout = pause.map_or(EpollTimeout::NONE, |pause| {
-            let micros = pause.as_micros().div_ceil(1000);
-            EpollTimeout::try_from(micros).unwrap_or(EpollTimeout::MAX)
-        });
+        let is_short = |pause: &Duration| (1..MILLISECOND).contains(&pause.as_micros());
+        let timeout = match pause {
+            None => EpollTimeout::NONE,
+            Some(short) if is_short(&short) => {
+                let ready = PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN);
+                let ended = ppoll(&mut [ready], Some(TimeSpec::from_duration(short)), None);
+                wakeup.interrupted = ended == Err(Errno::EINTR);
+                EpollTimeout::ZERO
+            }
+            Some(long) => {
+                let millis = long.as_micros().div_ceil(MILLISECOND);
+                EpollTimeout::try_from(millis).unwrap_or(EpollTimeout::MAX)
+            }
+        };
         let mut events = [EpollEvent::empty(); 16];
         let found = self.poll.wait(&mut events, timeout);
-        wakeup.interrupted = found == Err(Errno::EINTR);
+        wakeup.interrupted |= found == Err(Errno::EINTR);
         for event in events.iter().take(found.unwrap_or(0)) {
             wakeup.note(event.events(), event.data());
         }
@@ -193,6 +220,37 @@ mod tests {
         while !fs::read_to_string(&status).unwrap().contains(") S ") {
             thread::yield_now();
         }
+    }
+
+    /// The system names the pair that has ended, unless there are several.
+    ///
+    /// Spec: ROCE-216
+    #[test]
+    fn the_end_of_a_pair_is_reported_with_its_slot() {
+        let poller = Poller::new().unwrap();
+        let pairs = [3, 500].map(|slot| {
+            let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+            poller.add_bell(&one, slot).unwrap();
+            (one, other)
+        });
+        let rung = || poller.sleep(Some(Duration::ZERO));
+        std::io::Write::write_all(&mut &pairs[0].1, &[0]).unwrap();
+        let wakeup = rung();
+        assert!(wakeup.local && !wakeup.setup);
+        assert_eq!(wakeup.gone, Gone::None);
+        let [(_first, near), (_second, far)] = pairs;
+        drop(far);
+        assert_eq!(rung().gone, Gone::One(500));
+        drop(near);
+        assert_eq!(rung().gone, Gone::One(3));
+        let pairs = [1, 2].map(|slot| {
+            let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+            poller.add_bell(&one, slot).unwrap();
+            drop(other);
+            one
+        });
+        assert_eq!(rung().gone, Gone::Any);
+        drop(pairs);
     }
 
     /// The pollers of the threads with sleeps of their own.

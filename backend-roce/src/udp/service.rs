@@ -14,13 +14,7 @@ use nix::unistd::gettid;
 
 use super::poller::Poller;
 use crate::options::StartThread;
-use crate::shared::{Attention, Shared, Watch};
-
-/// Time that the thread goes on after the end, for the answers of peers (ROCE-178).
-const LINGER: Duration = Duration::from_millis(300);
-
-/// Time between two looks at pairs of queues that are being made.
-const SETUP_LOOK: Duration = Duration::from_millis(1);
+use crate::shared::{Attention, LINGER, Pause, Shared, Stage, Watch};
 
 /// A time that does not come.
 const NEVER: Instant = Instant::from_micros(u64::MAX);
@@ -124,19 +118,24 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
     let mut end = None;
     let mut more = false;
     let mut watch = Watch::default();
+    let mut next_look = Pause::up_to(look_again);
+    let mut farewell = Stage::default();
     loop {
         let attention = shared.end_watch(&mut watch);
-        let leased = (attention == Attention::Leased).then_some(look_again);
-        let longest = earlier(leased, shared.is_setting_up().then_some(SETUP_LOOK));
+        if watch.found {
+            next_look.begin_again();
+        }
+        let leased = (attention == Attention::Leased).then(|| next_look.take());
         let pause = {
             let mut sleeps_until = shared.sleeps_until();
             let deadline = shared.enter(|adapter| adapter.deadline());
             *sleeps_until = Some(deadline.unwrap_or(NEVER));
-            let left = deadline.map(|deadline| {
+            let first = deadline.into_iter().chain(shared.next_look()).min();
+            let left = first.map(|first| {
                 let now = ThreadWait::clock().as_micros();
-                Duration::from_micros(deadline.as_micros().saturating_sub(now))
+                Duration::from_micros(first.as_micros().saturating_sub(now))
             });
-            earlier(left, longest)
+            earlier(left, leased)
         };
         let left = end.map(|end: std::time::Instant| {
             end.saturating_duration_since(std::time::Instant::now())
@@ -146,14 +145,16 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
             true => Some(Duration::ZERO),
             false => earlier(pause, left),
         };
+        // The completion that it waits for may be taken by another thread, which does not wake it.
+        let pause = earlier(pause, farewell.is_under_way().then_some(look_again));
         // Interrupted by nothing: signals are blocked.
         let wakeup = poller.sleep(pause);
         shared.begin_watch(&mut watch, wakeup.local && !wakeup.setup);
         *shared.sleeps_until() = None;
         if wakeup.setup {
-            shared.attend();
+            shared.attend(wakeup.gone);
         }
-        // Who wakes the thread may have left datagrams to it.
+        // A caller that wakes the thread may have left datagrams to it.
         let is_local = (wakeup.local || attention == Attention::Busy) && !wakeup.woken;
         let sockets = more || wakeup.arrivals || !is_local;
         let driven = match sockets {
@@ -162,6 +163,7 @@ fn serve(shared: &Shared, look_again: Duration, poller: &Poller, stops: &AtomicB
         };
         more = driven.more;
         watch.found = driven.found;
+        shared.say_farewell(&mut farewell);
         if stops.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(|| std::time::Instant::now() + LINGER);
             let over = std::time::Instant::now() >= end;

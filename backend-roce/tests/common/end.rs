@@ -29,7 +29,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// One end of a connection.
 pub struct End {
     pub ia: Arc<OwnedIa<RoceBackend, HostLock>>,
-    pz: PzId,
+    pub pz: PzId,
     pub address: IaAddress,
     pub driver: RoceDriver,
     pub evd: EvdId,

@@ -18,6 +18,9 @@ pub struct Grant {
     pub atomic: bool,
 }
 
+/// The key that a peer may invalidate.
+pub const ENDS: u32 = 0x5EC2_E7FF;
+
 /// Address of the first byte of the memory of each end.
 pub const BASE: u64 = 0x7000_0000_0000;
 
@@ -84,6 +87,10 @@ impl RemoteMemory for Exposed {
         let value = u64::from_ne_bytes(place.try_into().unwrap());
         place.copy_from_slice(&operation.apply(value).to_ne_bytes());
         Ok(value)
+    }
+
+    fn check_invalidation(&mut self, key: u32) -> Result<(), AccessError> {
+        (key == ENDS).then_some(()).ok_or(AccessError)
     }
 }
 

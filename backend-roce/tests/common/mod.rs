@@ -1,6 +1,10 @@
 //! Helpers of the tests.
 #![allow(dead_code, unreachable_pub, reason = "each test target uses some")]
 
+#[cfg(all(feature = "udp", target_os = "linux"))]
+pub mod between;
+#[cfg(feature = "udp")]
+pub mod devices;
 #[cfg(feature = "udp")]
 pub mod end;
 pub mod memory;
@@ -11,6 +15,11 @@ pub mod packets;
 pub mod process;
 pub mod requester;
 pub mod responder;
+#[cfg(all(feature = "udp", target_os = "linux"))]
+pub mod table;
+#[cfg(feature = "std")]
+pub mod verbs;
+pub mod wire;
 
 use backend_roce::proto::icrc::{Addresses, Flow};
 

@@ -45,6 +45,11 @@ impl Made {
         self
     }
 
+    pub fn invalidate(mut self, key: u32) -> Self {
+        self.header.extensions.invalidate = Some(key);
+        self
+    }
+
     pub fn atomic(mut self, key: u32, address: u64, operation: AtomicOperation) -> Self {
         let remote = RemoteAddress { key, address };
         self.header.extensions.atomic = Some(AtomicEth { remote, operation });

@@ -3,10 +3,37 @@
 use std::env;
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// Longest time for any step on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Repeats an attempt until it returns something.
+pub fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(begin.elapsed() < PATIENCE, "nothing happens");
+        thread::yield_now();
+    }
+}
+
+/// Waits until a thread sleeps, which is named by its path below `/proc`.
+pub fn until_asleep(thread: &Path) {
+    let status = Path::new("/proc").join(thread).join("stat");
+    // The state follows the name of the thread.
+    let has_status = |text: String| text.contains(") S ");
+    while !has_status(fs::read_to_string(&status).expect("a thread")) {
+        thread::yield_now();
+    }
+}
 
 /// Another process, which is killed when dropped.
 pub struct Other {

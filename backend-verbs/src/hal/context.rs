@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
+use core::net::{IpAddr, Ipv6Addr};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -291,8 +292,10 @@ impl Context {
 }
 
 impl Context {
-    /// Returns the indices of the network interfaces of a port's addresses; none if unknown.
-    pub(crate) fn interfaces(&self, port: u8) -> Vec<u32> {
+    /// Returns a port's addresses with the indices of their network interfaces; none if unknown.
+    ///
+    /// On InfiniBand and iWARP they are no addresses of IP.
+    pub(crate) fn addresses(&self, port: u8) -> Vec<(u32, IpAddr)> {
         for room in ADDRESSES {
             let mut entries = Vec::<ibv_gid_entry>::with_capacity(room);
             let size = size_of::<ibv_gid_entry>();
@@ -304,14 +307,16 @@ impl Context {
             };
             // SAFETY: the library filled in `count` entries, limited here to the room.
             unsafe { entries.set_len(count.min(room)) };
-            let mut found: Vec<u32> = entries
+            return entries
                 .iter()
                 .filter(|entry| entry.port_num == u32::from(port) && entry.ndev_ifindex != 0)
-                .map(|entry| entry.ndev_ifindex)
+                .map(|entry| {
+                    // SAFETY: any bytes are a GID.
+                    let bytes = unsafe { entry.gid.raw };
+                    let address = Ipv6Addr::from(bytes).to_canonical();
+                    (entry.ndev_ifindex, address)
+                })
                 .collect();
-            found.sort_unstable();
-            found.dedup();
-            return found;
         }
         Vec::new()
     }

@@ -18,8 +18,6 @@ mod connection;
 mod context;
 mod events;
 mod guarded;
-#[cfg(test)]
-mod layout_tests;
 mod memory;
 mod queue_pair;
 mod random;

@@ -77,7 +77,7 @@ pub(crate) enum Step {
         longest_timeout: u8,
         /// Repetitions without an acknowledgement.
         retries: u8,
-        /// Repetitions if the peer has no receive.
+        /// Most repetitions if the peer has no receive.
         not_ready_retries: u8,
     },
 }
@@ -218,7 +218,8 @@ impl QueuePair {
                     timeout => timeout.min(longest_timeout),
                 };
                 attributes.retry_cnt = retries;
-                attributes.rnr_retry = not_ready_retries;
+                // The peer has asked for as many.
+                attributes.rnr_retry = attributes.rnr_retry.min(not_ready_retries);
             }
         }
         self.modify(&mut attributes, ibv_qp_attr_mask(mask))

@@ -141,7 +141,8 @@ impl ReceiveSlot<'_> {
     /// Commits the receive.
     #[inline]
     pub(crate) fn commit(self) {
-        // SAFETY: `begin` returned a free slot of the list; only the receive before it refers to it.
+        // SAFETY: `begin` returned a free slot of the list; only the receive before it refers to
+        // it.
         let to = unsafe { &mut *self.slot.as_ptr() };
         to.receive.num_sge = self.segments.count();
         // A post ends the list here; `link_next` links the next slot.

@@ -83,21 +83,6 @@ fn only_posts_after_a_failure_see_it() {
     }
 }
 
-/// Spec: EPV-01, SRQR-01
-#[test]
-fn a_receive_reaches_the_device_as_it_was_filled() {
-    let device = BedDevice::new();
-    let mut queue = queue(&device, 4, 2);
-    commit(&mut queue, 5, 2);
-    commit(&mut queue, 6, 0);
-    queue.ring().expect("taken");
-    let (calls, posted) = device.take_receives();
-    assert_eq!((calls, posted.len()), (1, 2));
-    assert_eq!(posted[0].segments, [(500, 10, 3), (501, 10, 3)]);
-    assert_eq!(posted[1].segments, []);
-    assert!(reserve(&mut queue, 7, 3).is_none());
-}
-
 /// Spec: SRQR-01, GEN-06
 #[test]
 fn receives_are_posted_one_by_one_or_refused() {

@@ -14,7 +14,6 @@ use crate::hal::bed_tests::BedDevice;
 use crate::signal::Signal;
 use crate::supply::AHEAD;
 
-const WRITE: u32 = 0;
 const CLOSE: u32 = 7;
 const OPEN: u32 = 8;
 const SIGNALLED: u32 = 2;
@@ -195,23 +194,6 @@ fn queue(device: &BedDevice, objects: &Arc<Objects>, number: u32) -> VerbsSendQu
     }
 }
 
-/// A bind closes the window before it opens it, and the earlier key is dead.
-///
-/// Spec: RMB-01, RMB-10, RMB-21
-#[test]
-fn a_rebind_invalidates_the_old_key_first() {
-    let mut bench = Bench::new();
-    let first = bench.bound(1, 64);
-    assert_eq!(bench.posted(), [(OPEN, true, first)]);
-    assert!(bench.device.opens(first));
-    let second = bench.bound(2, 32);
-    assert_eq!(
-        bench.posted(),
-        [(CLOSE, false, first), (OPEN, true, second)]
-    );
-    assert!(!bench.device.opens(first) && bench.device.opens(second));
-}
-
 /// No key that was open once opens a window again, with up to four binds of two windows under way.
 ///
 /// Only eight bits of a key are counted, and the device reuses an index as soon as it is free.
@@ -231,8 +213,8 @@ fn no_context_opens_a_window_again() {
         while token < 4000 {
             let first = token;
             for _ in 0..under_way {
-                // One bind in eleven closes. It needs no key, so if it came first of several, the keys
-                // might not suffice for the others.
+                // One bind in eleven closes. It needs no key, so if it came first of several, the
+                // keys might not suffice for the others.
                 let closes = token % 11 == 0 && (token != first || under_way == 1);
                 let length = if closes { 0 } else { 1 + token % 11 };
                 let key = bench.bind_on(token, length);
@@ -345,31 +327,6 @@ fn a_window_out_of_keys_refuses_binds() {
     }
 }
 
-/// After a flushed bind, a type 1 window needs renewal; the old one is open until then.
-///
-/// Spec: RMB-11, RMB-21, RMB-42
-#[test]
-fn a_window_works_after_a_flushed_bind() {
-    for length in [64, 0] {
-        let mut bench = Bench::with(WindowType::One);
-        let old = bench.bound(1, 64);
-        assert!(!bench.needs_renewal(false) && bench.needs_renewal(true));
-        bench.device.flush();
-        bench.bind(2, 64).expect("taken");
-        assert_eq!(bench.completed(), [(2, DtoStatus::Flushed)]);
-        bench.device.work(None);
-        assert!(bench.device.opens(old));
-        let (read, none) = (MemoryPrivileges::REMOTE_READ, SendFlags::empty());
-        let new = bench.bind_renewed(3, length, read, none).expect("taken");
-        assert_eq!(bench.completed(), [(3, DtoStatus::Success)]);
-        assert!(!bench.device.opens(old) && bench.device.opens(new) == (length != 0));
-        let next = bench.bound(4, 64);
-        assert!(bench.device.opens(next) && next != old && next != new);
-    }
-    // The queue pair of a flushed type 2 bind is in error, and the window is closed with it.
-    assert!(!Bench::new().needs_renewal(true));
-}
-
 /// All requests of a fenced bind are fenced, and none of another one.
 ///
 /// Spec: RMB-09
@@ -407,56 +364,6 @@ fn a_bind_has_the_requested_fence() {
             }
         }
     }
-}
-
-/// A window has the remote rights of the bind, and no others.
-///
-/// Spec: RMB-03, RMB-04, RMB-24
-#[test]
-fn a_window_has_the_requested_rights() {
-    const OPENS: [(MemoryPrivileges, u32); 2] = [
-        (MemoryPrivileges::REMOTE_WRITE, 1 << 1),
-        (MemoryPrivileges::REMOTE_READ, 1 << 2),
-    ];
-    for kind in [WindowType::One, WindowType::Two] {
-        let mut bench = Bench::with(kind);
-        let all = (0..64).map(MemoryPrivileges::from_bits_retain);
-        let all = all.filter(|privileges| MemoryPrivileges::ALL.contains(*privileges));
-        // So many binds that the window is renewed.
-        for (token, privileges) in (0..).zip(all.cycle().take(300)) {
-            let has = |&(privilege, _): &(MemoryPrivileges, u32)| privileges.contains(privilege);
-            let expected: u32 = OPENS
-                .iter()
-                .filter(|one| has(one))
-                .map(|(_, flag)| flag)
-                .sum();
-            bench.bind_on_for(token, 64, privileges, SendFlags::empty());
-            assert_eq!(bench.completed(), [(token, DtoStatus::Success)]);
-            let posted = bench.device.take_binds();
-            let &(_, rights) = posted.last().expect("it was posted");
-            assert_eq!(rights, expected, "{kind:?} {privileges:?}");
-        }
-    }
-}
-
-/// A bind of no bytes closes the window; that of a closed window keeps the order by an empty write.
-///
-/// Spec: RMB-11, RMB-18
-#[test]
-fn an_empty_bind_unbinds() {
-    let mut bench = Bench::new();
-    bench.bound(1, 0);
-    assert_eq!(bench.posted(), [(WRITE, true, 0)]);
-    let key = bench.bound(2, 64);
-    bench.posted();
-    bench.bound(3, 0);
-    assert_eq!(bench.posted(), [(CLOSE, true, key)]);
-    assert!(!bench.device.opens(key));
-    bench.bound(4, 0);
-    assert_eq!(bench.posted(), [(WRITE, true, 0)]);
-    let second_key = bench.bound(5, 64);
-    assert_eq!(bench.posted(), [(OPEN, true, second_key)]);
-    assert!(bench.device.opens(second_key) && second_key != key);
 }
 
 /// A bind that fails at the device breaks the queue pair, and flushes later requests.
@@ -576,55 +483,4 @@ fn a_window_serves_one_queue_pair() {
     assert!(bench.device.opens(next));
     bench.objects.forget_queue_pair(17);
     assert!(bench.device.opens(next), "it is bound on another by now");
-}
-
-/// A window that is bound to one region after another gets another key each time.
-///
-/// The region of an earlier bind can go, and a key that names no window binds none.
-///
-/// Spec: RMB-01, RMB-10, RMB-21
-#[test]
-fn a_window_is_bound_to_one_region_after_another() {
-    for kind in [WindowType::One, WindowType::Two] {
-        let mut bench = Bench::with(kind);
-        let (first, second) = (bench.region, bench.another_region());
-        let mut open = None;
-        let steps = [first, first, first, second, second, first, first];
-        for (token, region) in (0..).zip(steps) {
-            bench.region = region;
-            let key = bench.bound(token, 64);
-            assert!(bench.device.opens(key));
-            let before = open.replace(key);
-            assert!(before.is_none_or(|before| before != key && !bench.device.opens(before)));
-            let window = bench.window;
-            bench.window = WindowKey(window.0 + (1 << 24));
-            assert_eq!(bench.bind(token, 64), Err(Rejected));
-            bench.window = window;
-        }
-        assert!(bench.objects.deregister(second.object));
-        assert!(bench.objects.deregister(first.object));
-        assert_eq!(bench.bind(9, 64), Err(Rejected));
-        assert_eq!(bench.device.windows(), 1);
-    }
-}
-
-/// A removed window's slot goes to another window, under another key.
-///
-/// Spec: RMF-01
-#[test]
-fn a_freed_window_invalidates_its_key() {
-    let mut bench = Bench::new();
-    let old = bench.window;
-    bench.bound(1, 64);
-    bench.objects.remove_window(old.0);
-    bench.objects.remove_window(old.0);
-    bench.window = window_of(&bench.objects, &bench.device, WindowType::Two);
-    assert_ne!(bench.window, old);
-    bench.bound(2, 64);
-    let new = bench.window;
-    bench.window = old;
-    assert_eq!(bench.bind(3, 64), Err(Rejected));
-    bench.objects.remove_window(old.0);
-    bench.window = new;
-    bench.bound(4, 64);
 }

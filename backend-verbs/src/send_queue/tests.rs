@@ -8,8 +8,6 @@ use crate::hal::bed_tests::BedDevice;
 
 const SIGNALLED: u32 = 2;
 const SEND: u32 = 2;
-const WRITE: u32 = 0;
-const READ: u32 = 4;
 
 fn queue(device: &BedDevice, depth: u32, segments: u32) -> VerbsSendQueue {
     VerbsSendQueue {
@@ -46,42 +44,6 @@ fn commit(queue: &mut VerbsSendQueue, token: u64, segments: u64) {
 
 fn tokens(posted: &[Posted]) -> Vec<u64> {
     posted.iter().map(|posted| posted.token).collect()
-}
-
-/// Spec: EPW-01, EPB-01, EPS-01
-#[test]
-fn a_request_reaches_the_device_as_it_was_filled() {
-    let device = BedDevice::new();
-    let mut queue = queue(&device, 4, 3);
-    let range = RemoteRange {
-        address: 0xABCD,
-        key: 99,
-    };
-    for (operation, opcode, remote) in [
-        (SendOperation::Send, SEND, (0, 0)),
-        (SendOperation::RdmaWrite(range), WRITE, (0xABCD, 99)),
-        (SendOperation::RdmaRead(range), READ, (0xABCD, 99)),
-    ] {
-        let mut slot = queue.reserve(&request(5, operation), 2).expect("room");
-        slot.segment(segment(1));
-        slot.segment(segment(2));
-        slot.commit(3).expect("taken");
-        assert_eq!(
-            device.take_requests().0,
-            0,
-            "nothing goes before the doorbell"
-        );
-        queue.ring().expect("taken");
-        let posted = Posted {
-            token: 5,
-            opcode,
-            flags: SIGNALLED,
-            segments: vec![(0x1000, 1, 7), (0x2000, 2, 7)],
-            remote,
-            data: None,
-        };
-        assert_eq!(device.take_requests(), (1, vec![posted]));
-    }
 }
 
 #[test]

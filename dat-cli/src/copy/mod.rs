@@ -16,6 +16,7 @@ use crate::interrupt::Signals;
 use crate::memory::{self, MOST_MEMORY};
 use crate::output::{GOOD, Output};
 use crate::remote::commands::with_server;
+use crate::remote::counts::{Counts, has_counts};
 use crate::remote::file_store::{FileStore, NoFiles, Single};
 use crate::remote::plain::{Pair, Plain};
 use crate::remote::protocol::{Refusal, is_plain_name};
@@ -31,6 +32,9 @@ struct Report {
     device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
+    /// The way of the connection, if the device has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'static str>,
     source: String,
     target: String,
     bytes: u64,
@@ -86,6 +90,7 @@ impl Report {
             backend,
             device: None,
             server: server.map(|peer| peer.host.clone()),
+            path: None,
             source: arguments.source.display().to_string(),
             target,
             bytes,
@@ -169,6 +174,10 @@ pub(crate) fn run(
         memory,
         files,
         |client, server, device| {
+            if arguments.device.named.verbose {
+                has_counts(&client.0, "--verbose")?;
+            }
+            let adapter = client.0.clone();
             let sending = Sending {
                 name: &name,
                 length,
@@ -176,17 +185,18 @@ pub(crate) fn run(
                 plain: plain.as_mut(),
             };
             let outcome = send_file(client, server, sending, &mut read, &check)?;
-            Ok((outcome, device.clone()))
+            Ok((outcome, device.clone(), Counts::new(adapter.counts())))
         },
     );
     // The failure of the file at a server in this process says more than its refusal.
-    let (outcome, device) = sent.map_err(|failure| {
+    let (outcome, device, counts) = sent.map_err(|failure| {
         let own = single.as_ref().and_then(Single::failure);
         own.unwrap_or(failure)
     })?;
     progress.finish_and_clear();
     let report = Report {
         device: (!is_mock).then_some(device.name),
+        path: counts.way(),
         ..Report::new(
             arguments,
             device.scheme,
@@ -197,6 +207,10 @@ pub(crate) fn run(
         )
     };
     print(&report, output);
+    if arguments.device.named.verbose {
+        counts.say(output);
+    }
+    output.document(&report);
     Ok(true)
 }
 
@@ -346,7 +360,6 @@ fn print(report: &Report, output: &mut Output) {
         "  checksum    {} (XXH3-128, read back{end})",
         report.checksum
     ));
-    output.document(report);
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::failure::{Failure, FailureKind, Result};
 use crate::memory::{self, MOST_MEMORY};
 use crate::output::{CODE, FAINT, GOOD, HEADING, Output};
 use crate::remote::commands::with_server;
-use crate::remote::counts::{counts, has_counts, say_counts, without_counts};
+use crate::remote::counts::{Counts, has_counts, without_counts};
 use crate::remote::device::{MOCK, scheme_of, with_backend};
 use crate::remote::file_store::NoFiles;
 use crate::remote::host_adapter::{Drive, Waiting};
@@ -45,6 +45,9 @@ struct Report<'a> {
     points: &'a [Point],
     #[serde(skip_serializing_if = "Option::is_none")]
     plot: Option<String>,
+    /// The way of the connections, if the device has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'static str>,
     /// Counts of the device, with `--verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<BTreeMap<&'static str, u64>>,
@@ -84,7 +87,7 @@ fn on_both_ends<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) ->
             "remove --connect: --device NAME has both ends on that device",
         ));
     }
-    if arguments.verbose {
+    if arguments.device.named.verbose {
         return Err(without_counts("--verbose"));
     }
     let device = match B::SCHEME {
@@ -140,10 +143,10 @@ fn to_server<B: ByAddress>(arguments: &PerfArguments, output: &mut Output) -> Re
     };
     room(sides, largest, arguments.depth)?;
     with_server(&arguments.device, memory, &NoFiles, |client, server, _| {
-        let watched = arguments.verbose.then(|| client.0.clone());
-        if let Some(adapter) = &watched {
-            has_counts(adapter, "--verbose")?;
+        if arguments.device.named.verbose {
+            has_counts(&client.0, "--verbose")?;
         }
+        let watched = Some(client.0.clone());
         let mut is_reached = false;
         measure_all(B::SCHEME, arguments, output, watched, |shape, meter| {
             let opened = Load::<B>::to_server(client, server, shape);
@@ -228,8 +231,8 @@ impl Meter<'_> {
 
 /// Measures each size and reports.
 ///
-/// `measure` opens a load of a shape and measures it. The counts of the adapter
-/// `watched` are reported at the end.
+/// `measure` opens a load of a shape and measures it. The way of the adapter `watched` is reported
+/// at the end, and its counts if asked for.
 ///
 /// # Errors
 /// - Those of [`run`], and those of `measure`.
@@ -293,9 +296,10 @@ fn measure_all(
         }
         None => None,
     };
-    let counts = watched.map(|adapter| counts(&adapter));
-    if let Some(counts) = &counts {
-        say_counts(counts, output);
+    let is_verbose = arguments.device.named.verbose;
+    let counts = watched.map(|adapter| Counts::new(adapter.counts()));
+    if let Some(counts) = counts.as_ref().filter(|_| is_verbose) {
+        counts.say(output);
     }
     output.document(&Report {
         ok: true,
@@ -307,7 +311,8 @@ fn measure_all(
         clock_ns: clock.as_nanos() as f64,
         points: &points,
         plot,
-        counters: counts.map(|counts| counts.into_iter().collect()),
+        path: counts.as_ref().and_then(Counts::way),
+        counters: counts.filter(|_| is_verbose).map(|counts| counts.named()),
     });
     Ok(true)
 }

@@ -10,7 +10,7 @@ use dat_host::Network;
 use serde::Serialize;
 
 use super::connection::ServerAddress;
-use super::counts::{counts, has_counts, say_counts};
+use super::counts::{Counts, has_counts};
 use super::file_store::{FileStore, Folder, NoFiles, Quotas};
 use super::host_adapter::{Drive, Driven, Waiting};
 use super::protocol::Work;
@@ -133,7 +133,7 @@ struct ServeReport {
     /// Files stored; `bytes` is their total length.
     files: u64,
     bytes: u64,
-    /// Counts of the device, with `--stats`.
+    /// Counts of the device, with `--stats` or `--verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<BTreeMap<&'static str, u64>>,
 }
@@ -177,8 +177,13 @@ pub(crate) fn serve(
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
     let opened = Drive::open(&device, waiting(arguments.waiting))?;
     let adapter = opened.0.clone();
-    if arguments.stats {
-        has_counts(&adapter, "--stats")?;
+    let says_counts = arguments.stats || arguments.named.verbose;
+    if says_counts {
+        let argument = match arguments.stats {
+            true => "--stats",
+            false => "--verbose",
+        };
+        has_counts(&adapter, argument)?;
     }
     let mut server = Server::new(opened, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
@@ -206,8 +211,8 @@ pub(crate) fn serve(
     server.run(files.as_ref(), &stop, &mut |notice| {
         report.count(&notice);
         say(&notice, output);
-        if notice == Notice::Gone && arguments.stats {
-            say_counts(&counts(&adapter), output);
+        if notice == Notice::Gone && says_counts {
+            Counts::new(adapter.counts()).say(output);
         }
     })?;
     output.line(format_args!(
@@ -216,10 +221,10 @@ pub(crate) fn serve(
         counted(report.files, "file"),
         report.rejected
     ));
-    if arguments.stats {
-        let counts = counts(&adapter);
-        say_counts(&counts, output);
-        report.counters = Some(counts.into_iter().collect());
+    if says_counts {
+        let counts = Counts::new(adapter.counts());
+        counts.say(output);
+        report.counters = Some(counts.named());
     }
     output.document(&report);
     Ok(true)

@@ -81,6 +81,7 @@ pub(crate) fn count(number: usize) -> i32 {
 
 pub(crate) fn refused(refusal: Refusal) -> Failure {
     let kind = match refusal {
+        Refusal::NoServer => return cannot_connect(refusal.why(), refusal.remedy()),
         Refusal::WrongAddress => FailureKind::Unreached,
         _ => FailureKind::Operation,
     };

@@ -13,8 +13,8 @@ pub(crate) const BUILD: &str = "on Linux with the headers of rdma-core (Debian: 
 /// The mock, whose adapters other processes do not reach.
 pub(crate) const MOCK: &str = "mock";
 
-/// Evaluates an expression for the backend of a scheme, whose type gets a name; `None` if this build
-/// has none.
+/// Evaluates an expression for the backend of a scheme, whose type gets a name; `None` if this
+/// build has none.
 macro_rules! with_backend {
     ($scheme:expr, $backend:ident => $result:expr) => {
         dat_devices::backends! { [$crate::remote::device::by_scheme] {
@@ -37,8 +37,8 @@ macro_rules! by_scheme {
 
 pub(crate) use {by_scheme, with_backend};
 
-/// Returns the scheme of a device that other processes reach: of its name, or of the first kind with
-/// a usable one.
+/// Returns the scheme of a device that other processes reach: of its name, or of the first kind
+/// with a usable one.
 ///
 /// Without free descriptors, RDMA devices cannot be seen; their failure names the limit.
 ///

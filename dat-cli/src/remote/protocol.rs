@@ -168,6 +168,9 @@ refusals! {
     23 Overloaded:
         "its system refuses more memory or another thread",
         "free some memory on the server, or raise its limits of memory and of threads";
+    24 NoServer:
+        "the program that listens on that port is no `dat serve`",
+        "check the port number; `dat rsm put`, `get` and `bench` are for `dat rsm export`";
 }
 
 /// The messages on an established connection.
@@ -334,7 +337,7 @@ pub(crate) fn encode_answer(granted: Option<RmrTriplet>, idle: u32) -> Vec<u8> {
 /// - `Malformed`: the memory does not have the requested length.
 pub(crate) fn decode_answer(bytes: &[u8], request: &Request) -> Result<(RmrTriplet, u32), Refusal> {
     let mut reader = Reader(bytes);
-    reader.greeting()?;
+    reader.greeting().map_err(of_server)?;
     let mut fields = || {
         let granted = RmrTriplet {
             context: reader.u32()?,
@@ -352,6 +355,14 @@ pub(crate) fn decode_answer(bytes: &[u8], request: &Request) -> Result<(RmrTripl
             .filter(|(granted, _)| granted.address.checked_add(expected).is_some())
     };
     fields().ok_or(Refusal::Malformed)
+}
+
+/// Returns what a client makes of an answer with a wrong greeting.
+const fn of_server(refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::Unknown => Refusal::NoServer,
+        refusal => refusal,
+    }
 }
 
 /// Encodes the private data of a rejection; a challenge follows `NoToken`.
@@ -381,7 +392,7 @@ pub(crate) fn decode_rejection(bytes: &[u8]) -> Option<Refusal> {
     }
     let mut reader = Reader(bytes);
     Some(match reader.greeting() {
-        Err(refusal) => refusal,
+        Err(refusal) => of_server(refusal),
         Ok(()) => reader
             .u8()
             .and_then(Refusal::from_code)
@@ -603,7 +614,7 @@ mod tests {
         for (bytes, refusal) in [
             (&b""[..], None),
             (&[0; 148], None),
-            (b"SMB?", Some(Refusal::Unknown)),
+            (b"SMB?", Some(Refusal::NoServer)),
             (b"DATc\x01\0\x05\0", Some(Refusal::Version)),
             (b"DATc\x02\0", Some(Refusal::Malformed)),
             (b"DATc\x02\0\xFF\0", Some(Refusal::Malformed)),

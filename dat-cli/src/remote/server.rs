@@ -45,15 +45,24 @@ pub(crate) enum Notice {
 }
 
 /// Builds the failure of a server that cannot listen.
-pub(crate) fn not_listening(qualifier: u64, error: dat_core::Error) -> Failure {
-    if error.kind() != ErrorKind::ConnQualInUse {
-        return of_call("dat_psp_create", error);
-    }
+pub(crate) fn not_listening(qualifier: u64, error: Error) -> Failure {
+    let (why, remedy) = match error {
+        Error::NotLocal(reason) => (reason.to_string(), reason.remedy()),
+        Error::Refused(error) if error.kind() == ErrorKind::ConnQualInUse => (
+            "another process listens on this port".into(),
+            "choose another --port, or stop that process",
+        ),
+        Error::Refused(error) => return of_call("dat_psp_create", error),
+        error => (
+            error.to_string(),
+            "check the device, and run the command again",
+        ),
+    };
     Failure {
         kind: FailureKind::Operation,
         what: format!("cannot listen on port {qualifier}"),
-        why: "another process listens on this port".into(),
-        remedy: "choose another --port, or stop that process".into(),
+        why,
+        remedy: remedy.into(),
     }
 }
 
@@ -132,9 +141,9 @@ impl Server {
         // Each client gets a zone of its own; this one has no memory.
         let zone = self.adapter.zone().during("dat_pz_create")?;
         let listener = zone.listen_with(qualifier, BACKLOG);
-        let listener = listener.or_else(|error| match (error.core(), qualifier) {
-            (Some(error), Some(qualifier)) => Err(not_listening(qualifier, error)),
-            _ => Err(error).during("dat_psp_create_any"),
+        let listener = listener.or_else(|error| match qualifier {
+            Some(qualifier) => Err(not_listening(qualifier, error)),
+            None => Err(error).during("dat_psp_create_any"),
         })?;
         self.only = only;
         Ok(self.listener.insert(listener).qualifier())

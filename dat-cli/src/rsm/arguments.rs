@@ -93,21 +93,40 @@ impl RsmCommand {
     /// Returns true if the command is for an RDMA device.
     ///
     /// # Errors
-    /// - Usage: `--wait` is given without a device.
+    /// - Usage: `--wait` or `--verbose` is given without a device, or `--path` to `export`.
     pub(crate) fn wants_device(&self) -> Result<bool, Failure> {
-        let import = match self {
-            Self::Export(export) => {
-                return wanted(export.named.name().is_some(), export.waiting);
+        match self {
+            Self::Export(ExportArguments { named, waiting, .. }) => {
+                if let (None, Some(path)) = (&named.device, named.path) {
+                    return Err(Failure::usage(
+                        "--path cannot be used here",
+                        "without --device, both nodes are in this process, on the mock, which has no \
+                        choice of ways",
+                        format!(
+                            "add --device roce to serve importers with --path {}, or remove --path",
+                            path.name()
+                        ),
+                    ));
+                }
+                wanted(named, false, *waiting)
             }
-            Self::Put(put) => &put.import,
-            Self::Get(get) => &get.import,
-            Self::Bench(bench) => &bench.import,
-        };
-        let device = &import.device;
-        wanted(
-            device.named.name().is_some() || device.connect.is_some(),
-            device.waiting,
-        )
+            Self::Put(PutArguments { import, .. })
+            | Self::Get(GetArguments { import, .. })
+            | Self::Bench(BenchArguments { import, .. }) => {
+                let device = &import.device;
+                wanted(&device.named, device.connect.is_some(), device.waiting)
+            }
+        }
+    }
+
+    /// Returns the device that the arguments name.
+    pub(crate) const fn named(&self) -> &DeviceName {
+        match self {
+            Self::Export(export) => &export.named,
+            Self::Put(put) => &put.import.device.named,
+            Self::Get(get) => &get.import.device.named,
+            Self::Bench(bench) => &bench.import.device.named,
+        }
     }
 }
 
@@ -241,6 +260,9 @@ impl GetArguments {
 }
 
 #[derive(Args)]
+#[command(
+    after_help = "With --connect, the measurement overwrites the first --piece x --entries bytes of the exported segment."
+)]
 pub(crate) struct BenchArguments {
     /// Vectors of each kind, rounded up to a multiple of 16 [default: as many as fit into
     /// --duration]

@@ -38,6 +38,9 @@ pub(crate) struct Report {
     backend: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
+    /// The way of the connection, if the device has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<&'static str>,
     piece: u64,
     entries: u64,
     mode: &'static str,
@@ -208,6 +211,7 @@ pub(super) fn run<B: HostBackend>(
         ok: true,
         backend,
         device,
+        path: None,
         piece: shape.entry_size as u64,
         entries: shape.entries as u64,
         mode: mode(shape),

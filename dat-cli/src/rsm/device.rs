@@ -75,6 +75,7 @@ pub(super) fn export(
     let served = exporter.serve(|signals| {
         interrupts.check().is_err() || arguments.signals.is_some_and(|most| signals >= most)
     });
+    let counts = exporter.counts();
     let memory = exporter.end()?;
     let signals = served?;
     file::save(saved, &memory)?;
@@ -83,7 +84,11 @@ pub(super) fn export(
         arguments.segment,
         (bytes, signals),
         checksum(&memory),
+        counts.way(),
         output,
     );
+    if arguments.named.verbose {
+        counts.say(output);
+    }
     Ok(true)
 }

@@ -12,6 +12,7 @@ use super::place::{EXPORTER, NOWHERE, Name, Place, Settings};
 use crate::arguments::WaitingArguments;
 use crate::failure::Result;
 use crate::interrupt::Signals;
+use crate::remote::counts::Counts;
 
 /// Time after which an exporter checks again if it must end.
 const TICK: Duration = Duration::from_millis(200);
@@ -123,6 +124,11 @@ impl Exporter {
     pub(super) fn wait_for_signal(&self) -> Result<()> {
         let signaled = self.export.signaled();
         signaled.wait().during_rsm("rsm_intr_signal_wait")
+    }
+
+    /// Returns the counts of the device.
+    pub(super) fn counts(&self) -> Counts {
+        Counts::new(self.node.counts())
     }
 
     /// Takes the segment back from all importers; returns its memory.

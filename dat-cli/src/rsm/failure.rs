@@ -54,6 +54,10 @@ fn unreachable(call: &str, reason: Unreached) -> Failure {
             "the exporter rejects the connection, which happens while it ends",
             "check that `dat rsm export --device` runs there on that port, and run the command again",
         ),
+        Unreached::NoExporter => (
+            "the program that listens on that port is no exporter",
+            "check the port number, and that `dat rsm export --device` runs there",
+        ),
         Unreached::Broken => (
             "the connection broke during the signal, which may have arrived",
             "check the network and the exporter, and run the command again",

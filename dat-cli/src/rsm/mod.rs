@@ -30,6 +30,7 @@ use crate::failure::{During, Failure, Result};
 use crate::interrupt::Signals;
 use crate::memory::PAGE;
 use crate::output::{FAINT, GOOD, HEADING, Output};
+use crate::remote::counts::Counts;
 use crate::remote::device::with_backend;
 use crate::size::{counted, size};
 use crate::source::Source;
@@ -41,6 +42,9 @@ struct Report {
     backend: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
+    /// The way of the connection, if the device has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'static str>,
     segment: u32,
     file: String,
     bytes: u64,
@@ -67,6 +71,9 @@ struct ExportReport {
     backend: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
+    /// The way of the importers, if the device has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'static str>,
     segment: u32,
     bytes: u64,
     signals: u64,
@@ -189,6 +196,7 @@ fn export(
         arguments.segment,
         (moved.bytes, signals),
         moved.checksum,
+        None,
         output,
     );
     Ok(true)
@@ -230,6 +238,7 @@ fn report_export(
     segment: SegmentId,
     (bytes, signals): (u64, u64),
     checksum: u128,
+    path: Option<&'static str>,
     output: &mut Output,
 ) {
     let (backend, device) = place.on();
@@ -237,6 +246,7 @@ fn report_export(
         ok: true,
         backend,
         device,
+        path,
         segment,
         bytes,
         signals,
@@ -275,7 +285,7 @@ fn put(
     let (listening, here) = listening(&place, exporter, segment, memory, signals)?;
     let importing = (listening, arguments.import.device.waiting, signals);
     let rights = (segment, Permission::all());
-    let (moved, seconds) = import(&place, importing, rights, shape, |_, importer| {
+    let (moved, seconds, counts) = import(&place, importing, rights, shape, |node, importer| {
         let room = importer.length()?.saturating_sub(arguments.offset);
         if source.length() > room {
             return Err(Failure::usage(
@@ -304,7 +314,7 @@ fn put(
                 here.wait_for_signal()?;
             }
         }
-        Ok((moved, seconds))
+        Ok((moved, seconds, Counts::new(node.counts())))
     })?;
     if let Some(here) = here {
         here.end()?;
@@ -312,9 +322,12 @@ fn put(
     let report = Report {
         file: arguments.file.display().to_string(),
         offset: arguments.offset,
+        path: counts.way(),
         ..report(&arguments.import, place.on(), shape, moved, seconds)
     };
     print(&report, "put into", output);
+    say_counts(&arguments.import, &counts, output);
+    output.document(&report);
     Ok(true)
 }
 
@@ -358,7 +371,7 @@ fn get(
     };
     let importing = (listening, arguments.import.device.waiting, signals);
     let rights = (segment, Permission::READ);
-    let (moved, seconds) = import(&place, importing, rights, shape, |_, importer| {
+    let (moved, seconds, counts) = import(&place, importing, rights, shape, |node, importer| {
         let length = match expected {
             Some((length, _)) => length,
             None => {
@@ -377,7 +390,7 @@ fn get(
             compare(moved.checksum, expected)?;
         }
         file.keep_new()?;
-        Ok((moved, seconds))
+        Ok((moved, seconds, Counts::new(node.counts())))
     })?;
     if let Some(here) = here {
         here.end()?;
@@ -386,9 +399,12 @@ fn get(
         verified: expected.is_some(),
         file: arguments.file.display().to_string(),
         offset: arguments.offset,
+        path: counts.way(),
         ..report(&arguments.import, place.on(), shape, moved, seconds)
     };
     print(&report, "got from", output);
+    say_counts(&arguments.import, &counts, output);
+    output.document(&report);
     Ok(true)
 }
 
@@ -418,7 +434,7 @@ fn bench<B: HostBackend>(
     };
     let importing = (listening, waiting, signals);
     let rights = (segment, Permission::all());
-    let report = import(&place, importing, rights, shape, |node, importer| {
+    let (report, counts) = import(&place, importing, rights, shape, |node, importer| {
         let length = importer.length()?;
         if length < shape.vector() as u64 {
             return Err(Failure::usage(
@@ -445,12 +461,15 @@ fn bench<B: HostBackend>(
             bench::bulk(&mut report, arguments, signals, (node, importer))?;
         }
         plain.disconnect()?;
-        Ok(report)
+        let counts = Counts::new(node.counts());
+        report.path = counts.way();
+        Ok((report, counts))
     })?;
     if let Some(here) = here {
         here.end()?;
     }
     bench::print(&report, output);
+    say_counts(&arguments.import, &counts, output);
     output.document(&report);
     Ok(true)
 }
@@ -481,6 +500,7 @@ fn report(
         ok: true,
         backend,
         device,
+        path: None,
         segment: arguments.segment,
         file: String::new(),
         bytes: moved.bytes,
@@ -521,5 +541,11 @@ fn print(report: &Report, done: &str, output: &mut Output) {
         if report.verified { ", verified" } else { "" }
     ));
     output.line(format_args!("  {FAINT}XXH3 {}{FAINT:#}", report.checksum));
-    output.document(report);
+}
+
+/// Prints the way and the counts of an importer, if they are asked for.
+fn say_counts(arguments: &ImportArguments, counts: &Counts, output: &mut Output) {
+    if arguments.device.named.verbose {
+        counts.say(output);
+    }
 }

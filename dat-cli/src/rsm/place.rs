@@ -31,6 +31,8 @@ pub(super) const EXPORTER: NodeId = 1;
 pub(super) const NOWHERE: u64 = 0;
 /// Time until an exporter answers, which may be registering a large segment.
 const CONNECTING: Duration = Duration::from_secs(5);
+/// Time for which an exporter may be about to start, or have no room for another importer.
+const STARTING: Duration = Duration::from_millis(300);
 /// Time between two probes of the peer on an idle connection.
 const PROBES: Duration = Duration::from_secs(5);
 
@@ -86,7 +88,9 @@ impl Settings<'_> {
             opening = opening.poll(yield_after(self.waiting.yield_after));
         }
         if self.qualifier == NOWHERE {
-            opening = opening.connect_timeout(CONNECTING);
+            opening = opening
+                .connect_timeout(CONNECTING)
+                .listener_timeout(STARTING);
         }
         match self.signals.cloned() {
             Some(signals) => opening.interrupt(move || signals.check().is_err()),
@@ -102,9 +106,10 @@ impl Settings<'_> {
     fn opened(&self, opened: dat_host::Result<Node>) -> Result<Node> {
         opened.or_else(|error| match error {
             Error::Refused(error) if error.kind() == ErrorKind::ConnQualInUse => {
-                Err(not_listening(self.qualifier, error))
+                Err(not_listening(self.qualifier, error.into()))
             }
             Error::Refused(error) => Err(of_call("dat_ia_open", error)),
+            Error::NotLocal(_) => Err(not_listening(self.qualifier, error)),
             error => Err(error).during_rsm("opening the node"),
         })
     }

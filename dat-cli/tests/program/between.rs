@@ -1,4 +1,6 @@
-//! Commands between two processes, over RoCEv2 in software: no device and no privilege is needed.
+//! Commands between two processes, as they are over RoCEv2 in software only.
+//!
+//! `pairs` has what they have in common with devices.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -13,15 +15,16 @@ pub(crate) struct Other(Child);
 impl Other {
     /// Starts the program and waits for its first line, which is printed once it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dat"))
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::of(Command::new(env!("CARGO_BIN_EXE_dat")).args(arguments))
+    }
+
+    /// As `start`, of a command with its arguments.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let output = child.stdout.as_mut().unwrap();
         BufReader::new(output).read_line(&mut line).unwrap();
-        assert!(line.starts_with("dat "), "{arguments:?}: {line}");
+        assert!(line.starts_with("dat "), "{command:?}: {line}");
         Self(child)
     }
 
@@ -56,65 +59,6 @@ pub(crate) fn address(number: u8) -> String {
 
 pub(crate) fn name(path: &Path) -> &str {
     path.to_str().unwrap()
-}
-
-#[test]
-fn files_are_copied_to_another_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let (source, stored) = (folder.path().join("source"), folder.path().join("stored"));
-    fs::create_dir(&stored).unwrap();
-    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
-    fs::write(&source, &content).unwrap();
-    let address = address(0);
-    let device = format!("roce://{address}");
-    let server = Other::start(&["serve", "--device", &device, "--into", name(&stored)]);
-    for round in 0..2 {
-        let target = format!("copy{round}");
-        let report = json(&["copy", name(&source), &target, "--connect", &address], 0);
-        assert_eq!(report["backend"], "roce");
-        assert_eq!(report["bytes"], content.len());
-        assert!(fs::read(stored.join(&target)).unwrap() == content);
-    }
-    // What is there already is kept.
-    refused(
-        &["copy", name(&source), "copy0", "--connect", &address],
-        1,
-        &["exists"],
-    );
-    let said = server.end();
-    assert!(said.contains("2 files stored"), "{said}");
-    refused(
-        &["copy", name(&source), "late", "--connect", &address],
-        1,
-        &["no server listens"],
-    );
-}
-
-#[test]
-fn transfers_to_another_process_are_measured() {
-    let address = address(1);
-    let device = format!("roce://{address}");
-    let _server = Other::start(&["serve", "--device", &device]);
-    for operation in ["write", "read", "send"] {
-        for size in ["1", "4K", "100000"] {
-            let report = json(
-                &[
-                    "perf",
-                    operation,
-                    "--size",
-                    size,
-                    "-n",
-                    "200",
-                    "--connect",
-                    &address,
-                ],
-                0,
-            );
-            let point = &report["points"][0];
-            assert_eq!(point["operations"], 200, "{operation} {size}: {report}");
-            assert_eq!(point["verified"], true, "{operation} {size}: {report}");
-        }
-    }
 }
 
 /// A command that cannot connect prints its error and nothing else.
@@ -244,45 +188,6 @@ fn a_server_at_all_addresses_is_reached_at_each() {
 }
 
 #[test]
-fn segments_are_read_and_written_by_another_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let content: Vec<u8> = (0..300_000_u32).map(|at| (at % 241) as u8).collect();
-    fs::write(path("source"), &content).unwrap();
-    fs::write(path("new"), [7; 1000]).unwrap();
-    let address = address(2);
-    let device = format!("roce://{address}");
-    let file = path("source");
-    // Processes of this host connect from its first address of the loop-back interface.
-    let exporter = Other::start(&[
-        "rsm",
-        "export",
-        "--device",
-        &device,
-        "--importer",
-        "127.0.0.1",
-        name(&file),
-    ]);
-    let get = |target: &str| {
-        let target = path(target);
-        json(&["rsm", "get", name(&target), "--connect", &address], 0);
-        // A segment is as long as its pages.
-        let mut bytes = fs::read(target).unwrap();
-        bytes.truncate(content.len());
-        bytes
-    };
-    assert!(get("first") == content);
-    json(
-        &["rsm", "put", name(&path("new")), "--connect", &address],
-        0,
-    );
-    let changed = get("second");
-    assert_eq!(changed[..1000], [7; 1000]);
-    assert!(changed[1000..] == content[1000..]);
-    exporter.end();
-}
-
-#[test]
 fn a_segment_that_is_too_small_to_measure_is_told() {
     let address = address(9);
     let device = format!("roce://{address}");
@@ -324,37 +229,6 @@ fn a_device_has_the_path_mtu_of_its_name() {
         2,
         &["256, 512, 1024, 2048 or 4096"],
     );
-}
-
-/// Two processes of one user share memory, unless one of them is told to send packets.
-#[test]
-fn the_path_between_two_processes_is_chosen() {
-    let by = |path: &'static str| match path {
-        "" => Vec::new(),
-        _ => vec!["--path", path],
-    };
-    for (number, served) in [(33, ""), (34, "packets"), (35, "any")] {
-        let address = address(number);
-        let device = format!("roce://{address}");
-        let serve = ["serve", "--device", &device];
-        let _server = Other::start(&[&serve[..], &by(served)].concat());
-        for asked in ["", "any", "local", "packets"] {
-            let perf = ["perf", "write", "-n", "10", "-v", "--connect", &address];
-            let perf = [&perf[..], &by(asked)].concat();
-            if (served, asked) == ("packets", "local") {
-                refused(&perf, 1, &["no process listens", "without `path=packets`"]);
-                continue;
-            }
-            let counters = &json(&perf, 0)["counters"];
-            let is_local = served != "packets" && asked != "packets";
-            let expected = if is_local {
-                &counters["connections"]
-            } else {
-                &0.into()
-            };
-            assert_eq!(&counters["local_connections"], expected, "{served} {asked}");
-        }
-    }
 }
 
 #[test]

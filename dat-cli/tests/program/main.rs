@@ -9,8 +9,13 @@ mod copy;
 mod devices;
 mod manual;
 mod names;
+#[cfg(target_os = "linux")]
+mod pairs;
+#[cfg(target_os = "linux")]
+mod paths;
 mod perf;
 mod rsm;
+mod run;
 #[cfg(target_os = "linux")]
 mod sources;
 mod tour;

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{dat, json, refused, text};
 
 /// The commands that have a page, with an option of each, if it has one of its own.
-const COMMANDS: [(&str, &str); 13] = [
+const COMMANDS: [(&str, &str); 14] = [
     ("", "--quiet"),
     ("tour", "--quiet"),
     ("copy", "--token-file"),
@@ -18,6 +18,7 @@ const COMMANDS: [(&str, &str); 13] = [
     ("rsm put", "--connect"),
     ("rsm get", "--from"),
     ("rsm bench", "--iterations"),
+    ("run", "--print-env"),
     ("devices", "--verbose"),
     ("completions", "--quiet"),
     ("man", "--output"),

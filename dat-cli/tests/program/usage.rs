@@ -13,7 +13,7 @@ fn usage_errors_name_their_cause() {
         ("rsm", &["error: ", "export, put, get, bench"]),
         (
             "zzz",
-            &["tip: use one of: tour, copy, perf, serve, rsm, devices, completions, man"],
+            &["tip: use one of: tour, copy, perf, serve, rsm, run, devices, completions, man"],
         ),
         // The tour has no device.
         (

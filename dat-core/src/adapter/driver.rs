@@ -70,10 +70,14 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         while let Some(index) = next
             && let Some(slot) = shared.event_dispatchers.get(index.into())
         {
-            let waker = slot.queue.with(|queue| {
-                next = VisitList::next(index, &slot.waits);
-                queue.change_waker(None)
-            });
+            let mut queue = slot.queue.lock_unparked();
+            next = VisitList::next(index, &slot.waits);
+            if queue.is_none() {
+                // It was parked, and had no waiter. One that came since may have found the link.
+                queue = slot.queue.lock_unparked();
+            }
+            let waker = queue.as_mut().and_then(|queue| queue.change_waker(None));
+            drop(queue);
             if let Some(waker) = waker {
                 contain_panic(|| waker.wake());
             }

@@ -1,10 +1,12 @@
 //! An open adapter: the backend and the tables of all objects.
 
+mod busy;
 mod control;
 mod driver;
 mod tag;
 mod watch;
 
+pub(crate) use busy::busy;
 pub(crate) use control::Control;
 pub(crate) use driver::Driver;
 pub(crate) use tag::InstanceTag;

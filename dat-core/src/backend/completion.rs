@@ -100,6 +100,15 @@ pub trait CompletionQueue {
         None
     }
 
+    /// Returns true if the last `poll` found nothing because it would have waited for a call of the
+    /// context that this one interrupts.
+    ///
+    /// The core then looks again in the next `progress`.
+    #[inline(always)]
+    fn was_refused(&self) -> bool {
+        false
+    }
+
     /// Arms one notification of the next completion.
     ///
     /// With `solicited_only`, of the next solicited or failed one. A failed queue, and one that the

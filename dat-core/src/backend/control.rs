@@ -418,6 +418,9 @@ pub unsafe trait Backend {
     /// posts in progress. Other backends do not pay for this.
     const READS_AT_POST: bool = false;
 
+    /// Clear it if `extensions` is always empty: the program then has no code for such posts.
+    const EXTENDS: bool = true;
+
     /// Returns the adapter's attributes and limits.
     fn ia_attributes(&self) -> IaAttributes;
 

@@ -112,7 +112,8 @@ pub trait HostDriver: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Returns why the last connection attempt that was to stay on this host could not, once.
+    /// Returns why the last connection, or service point, that had to stay on this host could not,
+    /// once.
     fn not_local(&self) -> Option<NotLocal> {
         None
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// The reason why a connection has no way through memory of the host, where it may take no other.
+/// The reason why there is no way through memory of the host, where there may be no other.
 ///
 /// Prints as the reason alone; [`remedy`](Self::remedy) says what to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub enum NotLocal {
     Full,
     /// The system refuses a call that queues need.
     System,
+    /// The peer takes connections through queues only, and this one came without.
+    Required,
+    /// Another process has the name by which peers of this host find the port.
+    Taken,
 }
 
 impl NotLocal {
@@ -34,17 +38,17 @@ impl NotLocal {
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::OtherHost => {
-                "run both ends on one host and in one network namespace, or leave out `path=local`"
+                "run both ends on one host and in one network namespace, or use the path `any`"
             }
             Self::Nobody => {
-                "start the other end, from this version and without `path=packets`, and check its \
-                port; or leave out `path=local`"
+                "start the other end, from this version and without the path `packets`, and check \
+                its port; or use the path `any`"
             }
-            Self::OtherUser => "run both ends as one user, or leave out `path=local`",
+            Self::OtherUser => "run both ends as one user, or use the path `any`",
             Self::Silent => "check that the peer is not stopped, and try again",
             Self::Refused => {
                 "run both ends from one version, and check the limits of the peer's memory and \
-                open files; or leave out `path=local`"
+                open files; or use the path `any`"
             }
             Self::Descriptors => {
                 "end other programs, or raise the limit of open files (`ulimit -n`)"
@@ -52,11 +56,16 @@ impl NotLocal {
             Self::Memory => {
                 "free some memory, or raise its limits (that of the container, `ulimit -f`)"
             }
-            Self::Full => "connect to fewer processes at a time, or leave out `path=local`",
+            Self::Full => "connect to fewer processes at a time, or use the path `any`",
             Self::System => {
                 "allow memfd_create, its seals and Unix sockets in the filter of system calls \
-                (seccomp), or leave out `path=local`"
+                (seccomp), or use the path `any`"
             }
+            Self::Required => {
+                "run both ends on one host, as one user and without the path `packets`; or start \
+                the other end with the path `any`"
+            }
+            Self::Taken => "stop that process, or use another port",
         }
     }
 }
@@ -73,6 +82,10 @@ impl fmt::Display for NotLocal {
             Self::Memory => "there is no memory to share",
             Self::Full => "the adapter shares memory with as many others as it can",
             Self::System => "the system refuses a call that shared memory needs",
+            Self::Required => {
+                "the peer takes processes of its user and host only, through shared memory"
+            }
+            Self::Taken => "another process has the name of this port for shared memory",
         })
     }
 }

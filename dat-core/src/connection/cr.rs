@@ -83,7 +83,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: CRQ-01, GEN-08
     pub fn cr_query(&self, cr: CrId, fields: CrFields) -> Result<CrParam> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let slot = control.connection_request(cr)?;
             check_fields(fields)?;
             Ok(CrParam {
@@ -105,7 +105,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// # Errors
     /// - INVALID_HANDLE (CR): `cr` is not a live connection request of this adapter.
     pub fn cr_is_proven(&self, cr: CrId) -> Result<bool> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let request = control.connection_request(cr)?.request;
             Ok(control.backend()?.is_proven(request))
         })
@@ -153,7 +153,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// # Ok(()) }) }
     /// ```
     pub fn cr_accept(&self, cr: CrId, ep: Option<EpId>, private_data: &[u8]) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let slot = control.connection_request(cr)?;
             let (request, own) = (slot.request, slot.ep);
             let (remote, remote_port, qualifier) = (slot.remote, slot.remote_port, slot.qualifier);
@@ -168,7 +168,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         .because(Cause::FlagCombination));
                 }
             };
-            self.with_endpoint(ep, |_, endpoint| {
+            self.with_parked_endpoint(ep, |_, endpoint| {
                 permit(call, endpoint.state)?;
                 let key = endpoint.queue_pair.ok_or_else(not_ready)?;
                 Self::check_private_data(control, private_data, ACCEPT_DATA)?;
@@ -204,7 +204,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: CRR-01, CRR-02, GEN-10
     pub fn cr_reject(&self, cr: CrId, private_data: &[u8]) -> Result<()> {
         let mut deferred = Deferred::default();
-        let outcome = self.control.with(|control| {
+        let outcome = self.controlled(|control| {
             let slot = control.connection_request(cr)?;
             let (request, ep) = (slot.request, slot.ep);
             Self::check_private_data(control, private_data, REJECT_DATA)?;
@@ -230,7 +230,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: CRH-01, PSC-02
     pub fn cr_handoff(&self, cr: CrId, qualifier: u64) -> Result<()> {
         let mut deferred = Deferred::default();
-        let outcome = self.control.with(|control| {
+        let outcome = self.controlled(|control| {
             let slot = control.connection_request(cr)?;
             let ep = slot.ep;
             // The new request overwrites the slot.

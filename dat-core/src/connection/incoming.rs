@@ -71,6 +71,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates the connection request in slot `index`, with its event at the service point.
     ///
     /// The slot may hold the request that is handed off. An error changes nothing.
+    // A frame more would be too many for the stack of a microcontroller.
+    #[cfg_attr(feature = "compact", inline(always))]
     pub(super) fn offer(
         &self,
         control: &mut Control<'_, B>,
@@ -78,7 +80,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         index: Index,
         incoming: &Incoming<'_>,
         deferred: &mut Deferred,
-    ) -> Result<CrId> {
+    ) -> Result<()> {
         // Two calls in sequence: the stack frame of the first is gone when the second starts.
         let (ep, made) = self.endpoint_for(control, target)?;
         let announced = self.announce(control, target, index, ep, incoming, deferred);
@@ -92,6 +94,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns the endpoint for a request, and true if this call made it.
+    #[cfg_attr(feature = "compact", inline(always))]
     fn endpoint_for(
         &self,
         control: &mut Control<'_, B>,
@@ -115,6 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Writes the request with its endpoint `ep`, and queues its event.
+    #[cfg_attr(feature = "compact", inline(never))]
     fn announce(
         &self,
         control: &mut Control<'_, B>,
@@ -123,7 +127,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         ep: Option<EpId>,
         incoming: &Incoming<'_>,
         deferred: &mut Deferred,
-    ) -> Result<CrId> {
+    ) -> Result<()> {
         let (evd, qualifier) = match target {
             Target::Public(psp) => {
                 let slot = control.public_service_point(psp)?;
@@ -155,6 +159,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .event_dispatchers
             .get(usize::from(evd))
             .is_some_and(|slot| {
+                if L::PARKS {
+                    self.poll_slot(slot, deferred);
+                }
                 slot.queue
                     .with(|queue| queue.push(&event, &self.shared, deferred))
             });
@@ -173,7 +180,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             // A reserved service point yields one request, which takes its endpoint (RSC-03).
             self.end_reserved(control, rsp.slot());
         }
-        Ok(cr)
+        Ok(())
     }
 
     /// Stores the peer in the endpoint of a request; a reserved endpoint becomes pending (E5).

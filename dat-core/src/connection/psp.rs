@@ -108,7 +108,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: PSQ-01, GEN-08
     pub fn psp_query(&self, psp: PspId, fields: PspFields) -> Result<PspParam> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let slot = control.public_service_point(psp)?;
             check_fields(fields)?;
             Ok(PspParam {
@@ -127,7 +127,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: PSF-01
     pub fn psp_free(&self, psp: PspId) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.public_service_point(psp)?;
             self.destroy_psp_at(control, psp.slot());
             Ok(())
@@ -163,7 +163,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         evd: EvdId,
         flags: PspFlags,
     ) -> Result<(PspId, u64)> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.check_open()?;
             self.check_dispatcher(evd, Subtype::InvalidHandleEvdCr, EvdFlags::CR)?;
             let creator = control.backend()?.provider_attributes().ep_creator;

@@ -72,7 +72,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: RSC-01..05
     pub fn rsp_create(&self, qualifier: u64, ep: Option<EpId>, evd: EvdId) -> Result<RspId> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.check_open()?;
             let state = ep
                 .map(|ep| self.with_endpoint(ep, |_, endpoint| Ok(endpoint.state)))
@@ -132,7 +132,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: RSQ-01, GEN-08
     pub fn rsp_query(&self, rsp: RspId, fields: RspFields) -> Result<RspParam> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let slot = control.reserved_service_point(rsp)?;
             check_fields(fields)?;
             Ok(RspParam {
@@ -151,7 +151,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: RSF-01
     pub fn rsp_free(&self, rsp: RspId) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.reserved_service_point(rsp)?;
             self.destroy_rsp_at(control, rsp.slot());
             Ok(())

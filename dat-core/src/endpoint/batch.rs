@@ -5,9 +5,9 @@ use core::fmt;
 use super::post::{NO_REMOTE, Refusal, Request};
 use super::receive::Receive;
 use super::{Endpoint, ReceiveSide};
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::backend::{Backend, WorkQueue};
-use crate::error::Error;
+use crate::error::{Error, Subtype};
 use crate::event::DtoOperation;
 use crate::flags::CompletionFlags;
 use crate::id::EpId;
@@ -97,8 +97,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Over verbs this is one list and at most one system call. Each request is checked like a
     /// single post and has its own completion. No other post comes between them, unless the call
-    /// must make room in the queue. The first refused request ends the batch: requests before it
-    /// are posted, it and later ones are not. An empty batch posts nothing and is not checked.
+    /// must make room in the queue. With a [`SplitLock`](crate::sync::SplitLock) each request
+    /// rings, and posts of interrupt handlers may come between. The first refused request ends the
+    /// batch: requests before it are posted, it and later ones are not. An empty batch posts
+    /// nothing and is not checked.
     ///
     /// # Errors
     /// [`BatchRefused`]: the number of posted requests, and the error of `post_send`,
@@ -114,7 +116,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut posted = 0_usize;
         let mut reclaimed_for = None;
         loop {
-            let rest = requests.get(posted..).unwrap_or_default();
+            let rest = section::<L, _>(requests, posted);
             if rest.is_empty() {
                 return Ok(());
             }
@@ -122,9 +124,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let error = ep.refused(self.shared.instance);
                 return Err(BatchRefused { posted, error });
             };
-            let reached = self.post_requests(&mut slot.main.lock(), ep, rest);
+            let Some(mut endpoint) = slot.main.lock_unparked() else {
+                let error = busy(Subtype::ResourceTep);
+                return Err(BatchRefused { posted, error });
+            };
+            let reached = self.post_requests(&mut endpoint, ep, rest);
+            drop(endpoint);
             posted = posted.saturating_add(reached.posted);
             let (Some(refusal), Some(request)) = (reached.stopped, requests.get(posted)) else {
+                if L::PARKS {
+                    continue;
+                }
                 return Ok(());
             };
             // A full queue may hold completions without an event. Polls them, once for each
@@ -143,9 +153,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Posts receive buffers in order and rings the doorbell once.
     ///
-    /// Each buffer is checked like a single post. The first refused buffer ends the batch: buffers
-    /// before it are posted, it and later ones are not. An empty batch posts nothing and is not
-    /// checked.
+    /// With a [`SplitLock`](crate::sync::SplitLock), as for `post_batch`. Each buffer is checked
+    /// like a single post. The first refused buffer ends the batch: buffers before it are posted,
+    /// it and later ones are not. An empty batch posts nothing and is not checked.
     ///
     /// # Errors
     /// [`BatchRefused`]: the number of posted buffers, and the error of `post_recv` for the next
@@ -158,21 +168,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         ep: EpId,
         receives: &[BatchReceive<'_>],
     ) -> core::result::Result<(), BatchRefused> {
-        if receives.is_empty() {
-            return Ok(());
-        }
-        let Some(slot) = self.shared.endpoints.get(ep.index()) else {
-            let error = ep.refused(self.shared.instance);
-            return Err(BatchRefused { posted: 0, error });
-        };
-        let Reached { posted, stopped } =
-            self.post_receives(&mut slot.receive.lock(), ep, receives);
-        match (stopped, receives.get(posted)) {
-            (Some(refusal), Some(receive)) => Err(BatchRefused {
-                posted,
-                error: self.explain_receive(&receive.as_single(ep), &refusal),
-            }),
-            _ => Ok(()),
+        let mut posted = 0_usize;
+        loop {
+            let rest = section::<L, _>(receives, posted);
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let Some(slot) = self.shared.endpoints.get(ep.index()) else {
+                let error = ep.refused(self.shared.instance);
+                return Err(BatchRefused { posted, error });
+            };
+            let Some(mut side) = slot.receive.lock_unparked() else {
+                let error = busy(Subtype::ResourceTep);
+                return Err(BatchRefused { posted, error });
+            };
+            let reached = self.post_receives(&mut side, ep, rest);
+            drop(side);
+            posted = posted.saturating_add(reached.posted);
+            if let (Some(refusal), Some(receive)) = (reached.stopped, receives.get(posted)) {
+                let error = self.explain_receive(&receive.as_single(ep), &refusal);
+                return Err(BatchRefused { posted, error });
+            }
+            if !L::PARKS {
+                return Ok(());
+            }
         }
     }
 
@@ -230,6 +249,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             reached.refused_by_device(refused);
         }
         reached
+    }
+}
+
+/// Returns the part of a batch to post next in one section, from `posted` on.
+///
+/// Where the lock parks, that is one post, so that interrupts are masked for a bounded time.
+fn section<L: RawLock, T>(batch: &[T], posted: usize) -> &[T] {
+    let rest = batch.get(posted..).unwrap_or_default();
+    if L::PARKS {
+        rest.get(..1).unwrap_or_default()
+    } else {
+        rest
     }
 }
 

@@ -11,8 +11,10 @@
 use super::{
     Endpoint, Refusal, not_ready, out_of_room, refused_by_device, refused_flags, send_flags,
 };
-use crate::adapter::Ia;
-use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue, backend_refused};
+use crate::adapter::{Ia, busy};
+use crate::backend::{
+    BINDS_UNDER_WAY, Backend, BindRequest, RegionKeys, SendQueue, backend_refused,
+};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::id::{EpId, RmrId};
@@ -20,7 +22,7 @@ use crate::memory::{
     Binding, LmrSlot, LmrTriplet, MISSED, NO_BIND, RemoteRegion, RmrSlot, slot_index, zone_of_seal,
     zone_seal,
 };
-use crate::record::{Posting, RecordKind, RecordSlot, Report};
+use crate::record::{PostedBind, Posting, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::RawLock;
 
@@ -40,6 +42,43 @@ struct Bind<'a> {
     ep: EpId,
     cookie: u64,
     flags: CompletionFlags,
+}
+
+/// The local region of a bind, with a window counted until the bind is refused.
+struct CountedWindow<'r> {
+    /// `None` for a bind that opens nothing or is invalid.
+    region: Option<&'r LmrSlot>,
+    /// Seal of the region.
+    seal: u64,
+    keys: RegionKeys,
+}
+
+/// A function of the locked endpoint and region of a bind; `dyn`, so that its caller exists once.
+type BindLocked<'f, B> = &'f mut dyn FnMut(
+    &mut Endpoint<<B as Backend>::SendQueue>,
+    &mut RemoteRegion,
+    &CountedWindow<'_>,
+) -> Result<u32>;
+
+impl CountedWindow<'_> {
+    /// No region, with a seal that none has.
+    const NONE: Self = Self {
+        region: None,
+        seal: u64::MAX,
+        keys: RegionKeys {
+            local: 0,
+            remote: 0,
+            object: 0,
+        },
+    };
+
+    /// Gives the count back: the bind is refused.
+    #[cold]
+    fn release(&self) {
+        if let Some(region) = self.region {
+            region.release_window();
+        }
+    }
 }
 
 /// # Binding windows
@@ -124,12 +163,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && let Some(endpoint) = self.shared.endpoints.get(ep.index())
             && let Some(region) = self.shared.remote_regions.get(rmr.index())
         {
-            let endpoint = &mut endpoint.main.lock();
-            let region = &mut region.main.lock();
-            match self.shared.enqueue_bind(endpoint, region, bind) {
-                Ok(context) => return Ok(context),
-                Err(why) => refusal = why,
+            let counted = self.shared.count_early(&bind);
+            if let Some(endpoint) = &mut endpoint.main.lock_unparked() {
+                let region = &mut region.main.lock();
+                match self.shared.enqueue_bind(endpoint, region, &counted, bind) {
+                    Ok(context) => return Ok(context),
+                    Err(why) => refusal = why,
+                }
             }
+            counted.release();
         }
         self.bind_slow(&{ bind }, refusal)
     }
@@ -165,7 +207,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cold]
     #[inline(never)]
     fn bind_renewed(&self, bind: &Bind<'_>) -> Result<u32> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             // Windows are replaced only under the control lock.
             let (window, zone, sequence) = self.with_remote_region(bind.rmr, |region| {
                 let zone = zone_of_seal(region.zone_seal);
@@ -189,10 +231,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 None => (None, None),
             };
             let mut over = Binding::NONE;
-            let outcome = self.with_both(bind, |endpoint, region| {
+            let outcome = self.with_both(bind, &mut |endpoint, region, counted| {
                 // Another thread has bound the region meanwhile, perhaps with another window.
                 if region.sequence != sequence {
-                    return self.shared.bind(endpoint, region, bind);
+                    return self.shared.bind(endpoint, region, counted, bind);
                 }
                 // Without a connection the bind is flushed, so the old window suffices.
                 if let Some(error) = refusal
@@ -202,7 +244,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
                 region.sequence = NO_BIND;
                 region.window = surplus.unwrap_or(window);
-                let outcome = self.shared.bind(endpoint, region, bind);
+                let outcome = self.shared.bind(endpoint, region, counted, bind);
                 if outcome.is_err() {
                     region.sequence = sequence;
                 }
@@ -224,17 +266,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn try_bind(&self, bind: &Bind<'_>) -> Result<u32> {
-        self.with_both(bind, |endpoint, region| {
-            self.shared.bind(endpoint, region, bind)
+        self.with_both(bind, &mut |endpoint, region, counted| {
+            self.shared.bind(endpoint, region, counted, bind)
         })
     }
 
     /// Runs `f` on the locked endpoint and region of a bind; does not check that they are live.
-    fn with_both(
-        &self,
-        bind: &Bind<'_>,
-        f: impl FnOnce(&mut Endpoint<B::SendQueue>, &mut RemoteRegion) -> Result<u32>,
-    ) -> Result<u32> {
+    ///
+    fn with_both(&self, bind: &Bind<'_>, f: BindLocked<'_, B>) -> Result<u32> {
         let instance = self.shared.instance;
         let slot = self
             .shared
@@ -248,9 +287,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Err(error) => error,
             });
         };
-        endpoint
-            .main
-            .with(|endpoint| slot.main.with(|region| f(endpoint, region)))
+        let counted = self.shared.count_early(bind);
+        let outcome = match endpoint.main.lock_unparked() {
+            Some(mut endpoint) => slot.main.with(|region| f(&mut endpoint, region, &counted)),
+            None => Err(busy(Subtype::ResourceTep)),
+        };
+        if outcome.is_err() {
+            counted.release();
+        }
+        outcome
     }
 
     /// Completes the posted binds of a request queue, which was emptied without completions.
@@ -262,7 +307,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn abandon_binds(&self, records: &[RecordSlot]) {
         for record in records {
             if record.is_posted() && record.kind() == RecordKind::Bind {
-                self.shared.bind_completed(record, DtoStatus::Flushed);
+                self.shared
+                    .bind_completed(record.bind(), DtoStatus::Flushed);
             }
         }
     }
@@ -290,7 +336,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .with(|region| region.under_way().next().map(|binding| binding.endpoint));
         let request_evd = endpoint
             .and_then(|index| self.shared.endpoints.get(usize::from(index)))
-            .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
+            .and_then(|slot| slot.main.lock_unparked()?.request_evd);
         if let Some(evd) = request_evd {
             self.poll_at(evd);
         }
@@ -298,14 +344,52 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
+    /// Counts the window of a bind before the locks are taken, if they may mask interrupts.
+    ///
+    /// A bind that is refused then keeps the region for a moment from being freed.
+    #[cfg_attr(feature = "compact", inline(never))]
+    #[cfg_attr(not(feature = "compact"), inline(always))]
+    fn count_early(&self, bind: &Bind<'_>) -> CountedWindow<'_> {
+        if L::PARKS {
+            return self.count_window(bind, |seal| {
+                seal as u32 == bind.segment.context && seal != 0
+            });
+        }
+        CountedWindow::NONE
+    }
+
+    /// Counts the window of a bind on its local region, if the bind may open the segment, and the
+    /// region's seal is the right one.
+    #[inline(always)]
+    fn count_window(&self, bind: &Bind<'_>, is_right: impl Fn(u64) -> bool) -> CountedWindow<'_> {
+        let Bind {
+            segment,
+            privileges,
+            ..
+        } = *bind;
+        if let Some(slot) = self.local_regions.get(slot_index(segment.context))
+            && let Some(seal) = slot.admits(segment, privileges)
+            && is_right(seal)
+            && slot.retain_window(segment.context)
+        {
+            return CountedWindow {
+                region: Some(slot),
+                seal,
+                keys: slot.region_keys(),
+            };
+        }
+        CountedWindow::NONE
+    }
+
     /// Checks a bind and posts it.
     ///
-    /// Takes a record, counts the window on the local region and passes the bind to the device.
+    /// Takes a record and passes the bind to the device. An accepted bind keeps the count.
     #[inline(always)]
     fn enqueue_bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
+        counted: &CountedWindow<'_>,
         bind: Bind<'_>,
     ) -> core::result::Result<u32, Refusal> {
         // A null handle matches a free slot: an endpoint without a queue, or a region whose zone
@@ -316,14 +400,6 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             || bind.flags.intersects(endpoint.refused_flags)
             || MemoryPrivileges::from_bits(bind.privileges.bits()).is_none()
         {
-            return Err(Refusal::Invalid);
-        }
-        let slot = self
-            .local_regions
-            .get(slot_index(bind.segment.context))
-            .filter(|slot| slot.admits(bind.segment, endpoint.zone_seal, bind.privileges));
-        // A bind without a region is an unbind, or invalid.
-        if slot.is_none() && bind.segment.length != 0 {
             return Err(Refusal::Invalid);
         }
         let Some(queue) = &mut endpoint.send else {
@@ -340,15 +416,24 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         if region.sequence == MISSED {
             return Err(Refusal::Device);
         }
-        let mut bindings = region.pending.iter_mut();
+        // Where a poll and its count have sections of their own, a nested poll could overtake.
+        let most = if L::PARKS { 1 } else { BINDS_UNDER_WAY };
+        let mut bindings = region.pending.iter_mut().take(most);
         let Some(binding) = bindings.find(|binding| is_only || binding.sequence == NO_BIND) else {
             return Err(Refusal::Outstanding);
         };
-        let keys = match slot {
-            None => RegionKeys::default(),
-            Some(slot) if slot.retain_window(bind.segment.context) => slot.region_keys(),
-            Some(_) => return Err(Refusal::Invalid),
+        let seal = endpoint.zone_seal | u64::from(bind.segment.context);
+        let late;
+        let counted = if L::PARKS {
+            counted
+        } else {
+            late = self.count_window(&bind, |found| found == seal);
+            &late
         };
+        // A bind without a region is an unbind, or invalid.
+        if bind.segment.length != 0 && counted.seal != seal {
+            return Err(Refusal::Invalid);
+        }
         let sequence = next_sequence(region.sequence);
         let token = free.post(
             Posting::new(RecordKind::Bind, Report::of_request(bind.flags)),
@@ -360,7 +445,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let request = BindRequest {
             token,
             window: region.window,
-            region: keys,
+            region: counted.keys,
             address: bind.segment.address,
             length: bind.segment.length,
             privileges: bind.privileges.intersection(REMOTE),
@@ -369,8 +454,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         let Ok(rmr_context) = queue.bind(&request) else {
             free.rollback();
-            if let Some(slot) = slot {
-                slot.release_window();
+            if !L::PARKS {
+                counted.release();
             }
             return Err(Refusal::Device);
         };
@@ -393,9 +478,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
+        counted: &CountedWindow<'_>,
         bind: &Bind<'_>,
     ) -> Result<u32> {
-        self.enqueue_bind(endpoint, region, *bind)
+        self.enqueue_bind(endpoint, region, counted, *bind)
             .map_err(|refusal| self.explain_bind(endpoint, region, bind, &refusal))
     }
 
@@ -446,18 +532,17 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Handles the completion of a bind: updates the region and its counts (RMB-42).
     ///
-    /// Call it before the record is made ready or freed. It takes the region's lock under the
-    /// dispatcher's.
-    pub(crate) fn bind_completed(&self, record: &RecordSlot, status: DtoStatus) {
-        let Some(slot) = self.remote_regions.get(record.length() as usize) else {
+    /// It takes the region's lock, perhaps under the dispatcher's.
+    pub(crate) fn bind_completed(&self, bind: PostedBind, status: DtoStatus) {
+        let Some(slot) = self.remote_regions.get(bind.region as usize) else {
             return;
         };
         slot.main.with(|region| {
             // The free of a region has released all its bindings.
-            if region.id.is_null() || region.generation != record.extra() {
+            if region.id.is_null() || region.generation != bind.generation {
                 return;
             }
-            let sequence = record.next();
+            let sequence = bind.sequence;
             let Some(binding) = region
                 .pending
                 .iter_mut()

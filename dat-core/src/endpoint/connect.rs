@@ -99,8 +99,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// # Ok(()) }) }
     /// ```
     pub fn ep_connect(&self, ep: EpId, param: &ConnectParam<'_>, now: Instant) -> Result<()> {
-        self.control
-            .with(|control| self.start_connection(control, ep, param, now, &CONNECT))?;
+        self.controlled(|control| self.start_connection(control, ep, param, now, &CONNECT))?;
         // The thread that drives `progress` may sleep towards a later deadline.
         self.wake_progress();
         Ok(())
@@ -124,7 +123,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         quality: QualityOfService,
         now: Instant,
     ) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             self.with_endpoint(ep, |_, _| Ok(()))?;
             let (address, qualifier) = self.with_endpoint(model, |_, endpoint| {
                 permit(Call::ConnectModel, endpoint.state)?;
@@ -178,8 +177,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             CloseFlags::Graceful => Call::DisconnectGraceful,
         };
         let mut deferred = Deferred::default();
-        let drains = self.control.with(|control| {
-            self.with_endpoint(ep, |slot, endpoint| {
+        let drains = self.controlled(|control| {
+            self.with_parked_endpoint(ep, |slot, endpoint| {
                 match (permit(call, endpoint.state)?, call) {
                     (Legal::NoOp, _) => Ok(false),
                     (Legal::Yes, Call::DisconnectGraceful) => {
@@ -214,7 +213,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         now: Instant,
         invalid: &Invalid,
     ) -> Result<()> {
-        self.with_endpoint(ep, |slot, endpoint| {
+        self.with_parked_endpoint(ep, |slot, endpoint| {
             permit(Call::Connect, endpoint.state)?;
             let key = endpoint.queue_pair.ok_or_else(not_ready)?;
             if param.timeout == 0 {

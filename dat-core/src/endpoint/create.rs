@@ -73,7 +73,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             connect,
             attributes: attributes.unwrap_or(&EpAttributes::DEFAULT),
         };
-        self.control.with(|control| {
+        self.controlled(|control| {
             self.check_handles(control, &wanted)?;
             let state = EndpointState::Unconnected;
             if attributes.is_none() {
@@ -118,7 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             connect,
             attributes,
         };
-        self.control.with(|control| {
+        self.controlled(|control| {
             self.check_handles(control, &wanted)?;
             self.check_srq(srq)?;
             let asked = wanted.attributes;
@@ -148,21 +148,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// It has no zone and no dispatchers, so it needs neither device objects nor records.
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
         let (index, slot) = self.free_slot(control)?;
-        slot.main.with(|endpoint| {
-            slot.receive.with(|side| {
-                let before = endpoint.generation;
-                let state = EndpointState::TentativeConnectionPending;
-                let id = self.occupy_slot(slot, endpoint, index, state, None)?;
-                if let Err(error) = self.default_attributes(control, &mut endpoint.attributes) {
-                    slot.handle.store(0);
-                    endpoint.clear_slot(before);
-                    return Err(error);
-                }
-                set_limits(endpoint, side, None);
-                slot.set_shared_receive_report(receive_report(&endpoint.attributes));
-                self.shared.endpoints.claim(index);
-                Ok(id)
-            })
+        self.with_parked_slot(slot, |endpoint, side| {
+            let before = endpoint.generation;
+            let state = EndpointState::TentativeConnectionPending;
+            let id = self.occupy_slot(slot, endpoint, index, state, None)?;
+            if let Err(error) = self.default_attributes(control, &mut endpoint.attributes) {
+                slot.handle.store(0);
+                endpoint.clear_slot(before);
+                return Err(error);
+            }
+            set_limits(endpoint, side, None);
+            slot.set_shared_receive_report(receive_report(&endpoint.attributes));
+            self.shared.endpoints.claim(index);
+            Ok(id)
         })
     }
 
@@ -171,11 +169,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn forget_tentative_endpoint(&self, ep: EpId) {
         if let Some(slot) = self.shared.endpoints.get(ep.index()) {
             slot.handle.store(0);
-            slot.main.with(|endpoint| {
-                slot.receive.with(|side| {
-                    endpoint.clear_slot(endpoint.generation);
-                    *side = ReceiveSide::EMPTY;
-                });
+            self.with_parked_slot(slot, |endpoint, side| {
+                endpoint.clear_slot(endpoint.generation);
+                *side = ReceiveSide::EMPTY;
             });
             self.shared.endpoints.give_back(ep.handle());
         }
@@ -319,23 +315,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .map(|srq| self.attach_endpoint_to_srq(srq))
             .transpose()?
             .map(|(srq, ..)| srq);
-        let outcome = slot.main.with(|endpoint| {
-            slot.receive.with(|side| {
-                let before = endpoint.generation;
-                let id = self.occupy_slot(slot, endpoint, index, state, tied)?;
-                if srq.is_some() {
-                    endpoint.soft_high_watermark = soft_watermark(wanted.attributes.srq_soft_hw);
+        let outcome = self.with_parked_slot(slot, |endpoint, side| {
+            let before = endpoint.generation;
+            let id = self.occupy_slot(slot, endpoint, index, state, tied)?;
+            if srq.is_some() {
+                endpoint.soft_high_watermark = soft_watermark(wanted.attributes.srq_soft_hw);
+            }
+            match self.configure(control, slot, endpoint, side, wanted, ZONE) {
+                Ok(()) => Ok(id),
+                Err(error) => {
+                    slot.handle.store(0);
+                    endpoint.clear_slot(before);
+                    *side = ReceiveSide::EMPTY;
+                    Err(error)
                 }
-                match self.configure(control, slot, endpoint, side, wanted, ZONE) {
-                    Ok(()) => Ok(id),
-                    Err(error) => {
-                        slot.handle.store(0);
-                        endpoint.clear_slot(before);
-                        *side = ReceiveSide::EMPTY;
-                        Err(error)
-                    }
-                }
-            })
+            }
         });
         match (&outcome, tied) {
             (Ok(_), tied) => {

@@ -1,14 +1,16 @@
 //! Access to endpoints, and the ends and the events of their connections.
 
 use super::endpoint::ConnectionData;
-use super::{Endpoint, EndpointSlot, Trigger};
-use crate::adapter::{Control, Ia};
+use super::{Endpoint, EndpointSlot, ReceiveSide, Trigger};
+use crate::adapter::{Control, Ia, busy};
 use crate::backend::{Backend, DisconnectMode};
-use crate::error::Result;
-use crate::event::{AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY};
+use crate::error::{Result, Subtype};
+use crate::event::{
+    AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY, ReadyWalk,
+};
 use crate::id::{EpId, Handle};
 use crate::sync::atomic::Ordering;
-use crate::sync::{Guard, RawLock};
+use crate::sync::{Guard, Parked, RawLock};
 
 /// Slot of an endpoint on backend `B`.
 pub(crate) type SlotOf<B, L> =
@@ -17,6 +19,9 @@ pub(crate) type SlotOf<B, L> =
 pub(crate) type EndpointOf<B> = Endpoint<<B as Backend>::SendQueue>;
 /// Slot of an endpoint, and the endpoint, locked.
 type LockedEndpoint<'a, B, L> = (&'a SlotOf<B, L>, Guard<'a, L, EndpointOf<B>>);
+
+/// As `LockedEndpoint`, parked.
+type ParkedEndpoint<'a, B, L> = (&'a SlotOf<B, L>, Parked<'a, L, EndpointOf<B>>);
 
 /// The end of a connection or connection attempt.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +39,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INSUFFICIENT_RESOURCES (TEP): it is parked; never with the control lock.
     pub(crate) fn with_endpoint<R>(
         &self,
         ep: EpId,
@@ -43,10 +49,68 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f(slot, &mut endpoint)
     }
 
+    /// As `with_endpoint`, while the endpoint is parked. Needs the control lock.
+    pub(crate) fn with_parked_endpoint<R>(
+        &self,
+        ep: EpId,
+        f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> Result<R>,
+    ) -> Result<R> {
+        let (slot, mut endpoint) = self.park_endpoint(ep)?;
+        let outcome = f(slot, &mut endpoint);
+        self.end_parking(endpoint);
+        outcome
+    }
+
+    /// As `with_parked_endpoint`, for both sides of the endpoint.
+    pub(super) fn with_parked_queues<R>(
+        &self,
+        ep: EpId,
+        f: impl FnOnce(
+            &SlotOf<B, L>,
+            &mut EndpointOf<B>,
+            &mut ReceiveSide<B::ReceiveQueue>,
+        ) -> Result<R>,
+    ) -> Result<R> {
+        self.with_parked_endpoint(ep, |slot, endpoint| {
+            let mut side = slot.receive.park();
+            let outcome = f(slot, endpoint, &mut side);
+            self.end_parking(side);
+            outcome
+        })
+    }
+
+    /// As `with_parked_queues`, for a slot that may be free.
+    pub(super) fn with_parked_slot<R>(
+        &self,
+        slot: &SlotOf<B, L>,
+        f: impl FnOnce(&mut EndpointOf<B>, &mut ReceiveSide<B::ReceiveQueue>) -> R,
+    ) -> R {
+        let mut endpoint = slot.main.park();
+        let mut side = slot.receive.park();
+        let outcome = f(&mut endpoint, &mut side);
+        self.end_parking(side);
+        self.end_parking(endpoint);
+        outcome
+    }
+
+    /// Parks a live endpoint.
+    fn park_endpoint(&self, ep: EpId) -> Result<ParkedEndpoint<'_, B, L>> {
+        if let Some(slot) = self.shared.endpoints.get(ep.index()) {
+            let endpoint = slot.main.park();
+            if endpoint.id == ep && !ep.is_null() {
+                return Ok((slot, endpoint));
+            }
+            self.end_parking(endpoint);
+        }
+        Err(ep.refused(self.shared.instance))
+    }
+
     /// Locks a live endpoint.
     fn lock_endpoint(&self, ep: EpId) -> Result<LockedEndpoint<'_, B, L>> {
         if let Some(slot) = self.shared.endpoints.get(ep.index()) {
-            let endpoint = slot.main.lock();
+            let Some(endpoint) = slot.main.lock_unparked() else {
+                return Err(busy(Subtype::ResourceTep));
+            };
             if endpoint.id == ep && !ep.is_null() {
                 return Ok((slot, endpoint));
             }
@@ -54,14 +118,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Err(ep.refused(self.shared.instance))
     }
 
-    /// Runs `f` on the endpoint that a backend's token names, if the endpoint is live.
+    /// As `with_parked_endpoint`, for the endpoint that a backend's token names.
     pub(crate) fn with_token<R>(
         &self,
         token: u64,
         f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> R,
     ) -> Option<R> {
         let ep = EpId::from_handle(Handle::from_raw(token));
-        self.with_endpoint(ep, |slot, endpoint| Ok(f(slot, endpoint)))
+        self.with_parked_endpoint(ep, |slot, endpoint| Ok(f(slot, endpoint)))
             .ok()
     }
 
@@ -109,7 +173,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 handle: endpoint.id.handle(),
                 reason: REASON_PRIMARY,
             };
-            self.push_event(self.async_evd, &event, deferred);
+            self.push_async(&event, deferred);
         }
     }
 
@@ -162,10 +226,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 // At most `PRIVATE_DATA_MAX`.
                 private_data_size: private_data_size as u16,
             };
-            slot.queue.with(|queue| {
-                let index = endpoint.id.slot();
-                let queued = queue.push_established(&event, index, &self.shared, deferred);
+            let index = endpoint.id.slot();
+            let mut walk = None;
+            self.walk_ready(slot, |queue| {
+                let walk = walk.get_or_insert(ReadyWalk::of(queue));
+                if queue.find_endpoint(index, walk, &self.shared) {
+                    return true;
+                }
+                let queued = queue.push_established(&event, walk.position, &self.shared, deferred);
                 queue.note_overflow(queued, deferred);
+                false
             });
         }
     }
@@ -175,27 +245,28 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: DTO-12, RMB-22
     pub(crate) fn connection_failed(&self, ep: EpId) {
         let mut deferred = Deferred::default();
-        self.control.with(|control| {
-            // A freed endpoint has no connection to break.
-            let _broken = self.with_endpoint(ep, |_, endpoint| {
-                Ok(self.end_connection(
-                    control,
-                    endpoint,
-                    Ending {
-                        trigger: Trigger::Break,
-                        mode: Some(DisconnectMode::Broken),
-                        kind: ConnectionEventKind::Broken,
-                    },
-                    &mut deferred,
-                ))
-            });
+        let Some(mut control) = self.try_control() else {
+            return self.note_failed_connection(ep);
+        };
+        // A freed endpoint has no connection to break.
+        let _broken = self.with_parked_endpoint(ep, |_, endpoint| {
+            let ending = Ending {
+                trigger: Trigger::Break,
+                mode: Some(DisconnectMode::Broken),
+                kind: ConnectionEventKind::Broken,
+            };
+            Ok(self.end_connection(&mut control, endpoint, ending, &mut deferred))
         });
+        drop(control);
         self.run_deferred(&mut deferred);
     }
 }
 
 impl ConnectionData {
     /// Clears the peer and everything else known of a connection.
+    ///
+    /// Outlined: it is large.
+    #[inline(never)]
     pub(crate) fn clear(&mut self) {
         *self = Self::NONE;
     }

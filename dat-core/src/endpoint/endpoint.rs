@@ -26,7 +26,7 @@ pub struct EndpointSlot<S, R, L> {
     pub(crate) main: Mutex<L, Endpoint<S>>,
     /// Handle of the endpoint, or 0; for completions, which take no endpoint lock.
     pub(crate) handle: Word64,
-    /// Report mode of completions of a shared queue's buffers.
+    /// Report mode of completions of a shared queue's buffers, and `FAILED`.
     shared_report: AtomicU32,
     /// Shared queue whose buffers the endpoint may take, plus 1; 0 if none.
     takes_from: AtomicU32,
@@ -38,6 +38,9 @@ pub struct EndpointSlot<S, R, L> {
     pub(crate) posting: VisitLink,
     pub(crate) receive: Mutex<L, ReceiveSide<R>>,
 }
+
+/// Bit beside a report mode: a completion reported the failure of the connection.
+const FAILED: u32 = 1 << 31;
 
 impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
     /// A free slot.
@@ -70,13 +73,12 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 
     /// Returns the receive dispatcher if the endpoint uses this shared receive queue.
     pub(crate) fn receive_evd_on(&self, srq: Index) -> Option<Index> {
-        self.main.with(|endpoint| {
-            if endpoint.srq == Some(srq) {
-                endpoint.receive_evd
-            } else {
-                None
-            }
-        })
+        let endpoint = self.main.lock_unparked()?;
+        if endpoint.srq == Some(srq) {
+            endpoint.receive_evd
+        } else {
+            None
+        }
     }
 }
 
@@ -95,6 +97,18 @@ impl<S, R, L> EndpointSlot<S, R, L> {
 
     pub(crate) fn shared_receive_report(&self) -> Report {
         Report::from_word(self.shared_report.load(Ordering::Relaxed))
+    }
+
+    /// Notes that a completion reported the failure of the connection.
+    pub(crate) fn note_failure(&self) {
+        self.shared_report.fetch_or(FAILED, Ordering::Relaxed);
+    }
+
+    /// Takes the note of a failed connection; returns false if there is none.
+    pub(crate) fn take_failure(&self) -> bool {
+        let noted = |word: u32| word & FAILED != 0;
+        noted(self.shared_report.load(Ordering::Relaxed))
+            && noted(self.shared_report.fetch_and(!FAILED, Ordering::Relaxed))
     }
 
     pub(crate) fn set_shared_receive_report(&self, report: Report) {

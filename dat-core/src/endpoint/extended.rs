@@ -146,11 +146,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<()> {
-        if !self
-            .shared
-            .extensions
-            .contains(operation.at(range(remote)).extension())
-        {
+        let extension = operation.at(range(remote)).extension();
+        if !B::EXTENDS || !self.shared.extensions.contains(extension) {
             return Err(Error::not_implemented());
         }
         let is_write = operation.transfer() == DtoOperation::RdmaWrite;

@@ -5,7 +5,7 @@ use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
 use crate::adapter::{Control, Ia};
 use crate::backend::{Backend, DisconnectMode, backend_refused};
 use crate::error::{Result, Subtype};
-use crate::event::{Deferred, EvdSlot};
+use crate::event::{Deferred, EvdSlot, ReadyWalk};
 use crate::flags::EndpointState;
 use crate::id::{EpId, Index};
 use crate::record::{self, Owner, Reach};
@@ -59,7 +59,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EPF-01..03, GEN-15
     pub fn ep_free(&self, ep: EpId) -> Result<()> {
         let mut deferred = Deferred::default();
-        let outcome = self.control.with(|control| {
+        let outcome = self.controlled(|control| {
             self.with_endpoint(ep, |_, endpoint| permit(Call::Free, endpoint.state))?;
             self.destroy_endpoint_at(control, ep.slot(), &mut deferred);
             Ok(())
@@ -80,39 +80,37 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EPR-01..03, EPX-03
     pub fn ep_reset(&self, ep: EpId) -> Result<()> {
         let mut deferred = Deferred::default();
-        let outcome = self.control.with(|control| {
-            self.with_endpoint(ep, |slot, endpoint| {
+        let outcome = self.controlled(|control| {
+            self.with_parked_queues(ep, |_, endpoint, side| {
                 if permit(Call::Reset, endpoint.state)? == Legal::NoOp {
                     return Ok(());
                 }
-                slot.receive.with(|side| {
-                    // A reset may drop unpolled completions, and with them the result of a bind or
-                    // the return of a shared queue's buffers.
-                    self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
-                    if let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) {
-                        control
-                            .backend()?
-                            .reset_queue_pair(key, send, side.queue.as_mut())
-                            .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
-                    }
-                    // If the reset keeps them instead, they would occupy entries that later posts
-                    // need.
-                    self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
-                    self.abandon_binds(endpoint.ring.records(&self.shared.records));
-                    self.forget_work(&Work {
-                        ep,
-                        reach: endpoint.reach,
-                        receive_reach: side.reach,
-                        evds: [endpoint.request_evd, endpoint.receive_evd],
-                        srq: endpoint.srq,
-                    });
-                    let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
-                    self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
-                    self.renew_ring(receives, &mut side.ring, &mut side.reach);
-                    endpoint.connection.clear();
-                    endpoint.step(Trigger::Reset);
-                    Ok(())
-                })
+                // A reset may drop unpolled completions, and with them the result of a bind or
+                // the return of a shared queue's buffers.
+                self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
+                if let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) {
+                    control
+                        .backend()?
+                        .reset_queue_pair(key, send, side.queue.as_mut())
+                        .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
+                }
+                // If the reset keeps them instead, they would occupy entries that later posts
+                // need.
+                self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
+                self.abandon_binds(endpoint.ring.records(&self.shared.records));
+                self.forget_work(&Work {
+                    ep,
+                    reach: endpoint.reach,
+                    receive_reach: side.reach,
+                    evds: [endpoint.request_evd, endpoint.receive_evd],
+                    srq: endpoint.srq,
+                });
+                let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
+                self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
+                self.renew_ring(receives, &mut side.ring, &mut side.reach);
+                endpoint.connection.clear();
+                endpoint.step(Trigger::Reset);
+                Ok(())
             })
         });
         self.run_deferred(&mut deferred);
@@ -144,8 +142,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             record::rollback_all(records, reach, owner);
         }
         let forget = |slot: &EvdSlot<B::CompletionQueue, L>| {
-            slot.queue
-                .with(|queue| queue.forget_endpoint(ep, &self.shared));
+            let mut walk = None;
+            self.walk_ready(slot, |queue| {
+                let walk = walk.get_or_insert(ReadyWalk::of(queue));
+                queue.forget_endpoint(ep, walk, &self.shared)
+            });
         };
         let dispatchers = &self.shared.event_dispatchers;
         let own = work.evds.into_iter().flatten().map(usize::from);
@@ -158,6 +159,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         if work.own().into_iter().any(left) || self.has_buffers_of(work.srq, ep) {
             dispatchers.made().iter().for_each(forget);
+            if L::PARKS {
+                // What is left are binds that dequeues have polled and not reported yet. One that
+                // saw its record as claimed has ended once the lock of its dispatcher is taken
+                // again.
+                record::all_of(records, work.reach, Owner::Requests(work.ep))
+                    .for_each(|(_, record)| record.release());
+                for dispatcher in dispatchers.made() {
+                    dispatcher.queue.with(|_| ());
+                }
+            }
         }
     }
 
@@ -184,7 +195,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         };
         self.end_quietly(control, slot, deferred);
-        let Some(left) = Self::clear_slot(control, slot) else {
+        let Some(left) = self.clear_slot(control, slot) else {
             return;
         };
         // Completions left in the completion queues would occupy entries that other endpoints get
@@ -224,26 +235,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Clears an endpoint's slot, destroys its queue pair and returns its other resources.
-    fn clear_slot(control: &mut Control<'_, B>, slot: &SlotOf<B, L>) -> Option<Left> {
-        let (left, queue_pair, send, receive) = slot.main.with(|endpoint| {
-            slot.receive.with(|side| {
-                let left = Left {
-                    id: endpoint.id,
-                    ring: endpoint.ring,
-                    reach: endpoint.reach,
-                    receive_reach: side.reach,
-                    receive_evd: endpoint.receive_evd,
-                    request_evd: endpoint.request_evd,
-                    connect_evd: endpoint.connect_evd,
-                    receive_capacity: endpoint.receive_capacity,
-                    srq: endpoint.srq,
-                    zone: endpoint.zone,
-                };
-                let queues = (endpoint.queue_pair, endpoint.send.take(), side.queue.take());
-                endpoint.clear_slot(endpoint.generation);
-                *side = ReceiveSide::EMPTY;
-                (left, queues.0, queues.1, queues.2)
-            })
+    fn clear_slot(&self, control: &mut Control<'_, B>, slot: &SlotOf<B, L>) -> Option<Left> {
+        let (left, queue_pair, send, receive) = self.with_parked_slot(slot, |endpoint, side| {
+            let left = Left {
+                id: endpoint.id,
+                ring: endpoint.ring,
+                reach: endpoint.reach,
+                receive_reach: side.reach,
+                receive_evd: endpoint.receive_evd,
+                request_evd: endpoint.request_evd,
+                connect_evd: endpoint.connect_evd,
+                receive_capacity: endpoint.receive_capacity,
+                srq: endpoint.srq,
+                zone: endpoint.zone,
+            };
+            let queues = (endpoint.queue_pair, endpoint.send.take(), side.queue.take());
+            endpoint.clear_slot(endpoint.generation);
+            *side = ReceiveSide::EMPTY;
+            (left, queues.0, queues.1, queues.2)
         });
         if left.id.is_null() {
             return None;
@@ -286,15 +295,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Polls the completion queues of both dispatchers of an endpoint.
     fn poll_both(&self, requests: Option<Index>, receives: Option<Index>, deferred: &mut Deferred) {
-        self.poll_locked(requests, deferred);
-        self.poll_locked(receives.filter(|_| receives != requests), deferred);
-    }
-
-    /// As `poll_at`, for callers that hold locks.
-    fn poll_locked(&self, evd: Option<Index>, deferred: &mut Deferred) {
-        let slot = evd.and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
-        if let Some(slot) = slot {
-            slot.queue.with(|queue| queue.poll(&self.shared, deferred));
+        let others = receives.filter(|_| receives != requests);
+        for evd in requests.into_iter().chain(others) {
+            self.poll_slot_at(evd, deferred);
         }
     }
 }

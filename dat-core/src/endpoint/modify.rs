@@ -53,72 +53,69 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPM-01..07, EPX-02, DTO-02, GEN-06, GEN-07
     pub fn ep_modify(&self, ep: EpId, fields: EpFields, wanted: &EpParam) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let state = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.state))?;
             let (selected, zone) = self.check_fields(control, state, fields, wanted)?;
             let with = |field: EpFields| selected.contains(field);
-            self.with_endpoint(ep, |slot, endpoint| {
-                slot.receive.with(|side| {
-                    let merged = self.merged(control, endpoint, side, selected, wanted);
-                    let attributes = merged.as_ref().map_err(|error| *error)?;
-                    let shared = endpoint.srq.is_some();
-                    let present = |evd: Index| self.evd_id_at(evd);
-                    let goal = Wanted {
-                        pz: zone.or_else(|| {
-                            let held = usize::from(endpoint.zone?);
-                            control.protection_zones.get(held).map(|zone| zone.id)
-                        }),
-                        receive: if with(EpFields::RECV_EVD) {
-                            wanted.recv_evd
-                        } else {
-                            endpoint.receive_evd.map(present)
-                        },
-                        request: if with(EpFields::REQUEST_EVD) {
-                            wanted.request_evd
-                        } else {
-                            endpoint.request_evd.map(present)
-                        },
-                        connect: if with(EpFields::CONNECT_EVD) {
-                            wanted.connect_evd
-                        } else {
-                            endpoint.connect_evd.map(present)
-                        },
-                        attributes,
-                    };
-                    let receives = with(EpFields::MAX_RECV_DTOS) && attributes.max_recv_dtos != 0;
-                    let requests =
-                        with(EpFields::MAX_REQUEST_DTOS) && attributes.max_request_dtos != 0;
-                    if receives && goal.receive.is_none() && !shared
-                        || requests && goal.request.is_none()
-                    {
-                        return Err(WANTED.because(Cause::DispatcherMissing));
-                    }
-                    let before = endpoint.soft_high_watermark;
-                    if shared && with(EpFields::SRQ_SOFT_HW) {
-                        endpoint.soft_high_watermark = soft_watermark(attributes.srq_soft_hw);
-                    }
-                    let moved = endpoint.soft_high_watermark != before;
-                    let hard = u32::try_from(endpoint.hard_high_watermark).ok();
-                    let had = endpoint.queue_pair.filter(|_| moved);
-                    if let Some(key) = had {
-                        let soft = u32::try_from(endpoint.soft_high_watermark).ok();
-                        let set = control.backend()?.set_high_watermarks(key, soft, hard);
-                        if let Err(error) = set {
-                            endpoint.soft_high_watermark = before;
-                            return Err(backend_refused(error, Subtype::ResourceTep));
-                        }
-                    }
-                    let outcome = self.configure(control, slot, endpoint, side, &goal, WANTED);
-                    if outcome.is_err() {
+            self.with_parked_queues(ep, |slot, endpoint, side| {
+                let merged = self.merged(control, endpoint, side, selected, wanted);
+                let attributes = merged.as_ref().map_err(|error| *error)?;
+                let shared = endpoint.srq.is_some();
+                let present = |evd: Index| self.evd_id_at(evd);
+                let goal = Wanted {
+                    pz: zone.or_else(|| {
+                        let held = usize::from(endpoint.zone?);
+                        control.protection_zones.get(held).map(|zone| zone.id)
+                    }),
+                    receive: if with(EpFields::RECV_EVD) {
+                        wanted.recv_evd
+                    } else {
+                        endpoint.receive_evd.map(present)
+                    },
+                    request: if with(EpFields::REQUEST_EVD) {
+                        wanted.request_evd
+                    } else {
+                        endpoint.request_evd.map(present)
+                    },
+                    connect: if with(EpFields::CONNECT_EVD) {
+                        wanted.connect_evd
+                    } else {
+                        endpoint.connect_evd.map(present)
+                    },
+                    attributes,
+                };
+                let receives = with(EpFields::MAX_RECV_DTOS) && attributes.max_recv_dtos != 0;
+                let requests = with(EpFields::MAX_REQUEST_DTOS) && attributes.max_request_dtos != 0;
+                if receives && goal.receive.is_none() && !shared
+                    || requests && goal.request.is_none()
+                {
+                    return Err(WANTED.because(Cause::DispatcherMissing));
+                }
+                let before = endpoint.soft_high_watermark;
+                if shared && with(EpFields::SRQ_SOFT_HW) {
+                    endpoint.soft_high_watermark = soft_watermark(attributes.srq_soft_hw);
+                }
+                let moved = endpoint.soft_high_watermark != before;
+                let hard = u32::try_from(endpoint.hard_high_watermark).ok();
+                let had = endpoint.queue_pair.filter(|_| moved);
+                if let Some(key) = had {
+                    let soft = u32::try_from(endpoint.soft_high_watermark).ok();
+                    let set = control.backend()?.set_high_watermarks(key, soft, hard);
+                    if let Err(error) = set {
                         endpoint.soft_high_watermark = before;
-                        if let (Some(key), Ok(backend)) = (had, control.backend()) {
-                            let soft = u32::try_from(before).ok();
-                            // Restores a value that the device accepted before.
-                            let _back = backend.set_high_watermarks(key, soft, hard);
-                        }
+                        return Err(backend_refused(error, Subtype::ResourceTep));
                     }
-                    outcome
-                })
+                }
+                let outcome = self.configure(control, slot, endpoint, side, &goal, WANTED);
+                if outcome.is_err() {
+                    endpoint.soft_high_watermark = before;
+                    if let (Some(key), Ok(backend)) = (had, control.backend()) {
+                        let soft = u32::try_from(before).ok();
+                        // Restores a value that the device accepted before.
+                        let _back = backend.set_high_watermarks(key, soft, hard);
+                    }
+                }
+                outcome
             })
         })
     }
@@ -136,8 +133,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPH-01..05
     pub fn ep_set_watermark(&self, ep: EpId, soft: i32, hard: i32) -> Result<()> {
-        self.control.with(|control| {
-            self.with_endpoint(ep, |_, endpoint| {
+        self.controlled(|control| {
+            self.with_parked_endpoint(ep, |_, endpoint| {
                 permit(Call::Inspect, endpoint.state)?;
                 for (limit, argument, parameter) in
                     [(soft, 2, Parameter::Soft), (hard, 3, Parameter::Hard)]

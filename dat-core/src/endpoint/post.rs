@@ -10,7 +10,7 @@ use core::iter;
 use super::Endpoint;
 use super::endpoint::RequestLimits;
 use super::refuse::refused_by_device;
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::backend::{
     Backend, Rejected, RemoteRange, Segment, SendFlags, SendOperation, SendQueue, SendRequest,
     WorkQueue, WorkSlot,
@@ -289,8 +289,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn post(&self, request: Request<'_>) -> Result<()> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.endpoints.get(request.ep.index())
+            && let Some(endpoint) = &mut slot.main.lock_unparked()
         {
-            let endpoint = &mut slot.main.lock();
             // The same code for one segment, without a loop.
             let posted = match request.segments {
                 [segment] => self.enqueue(endpoint, request, iter::once(segment), true),
@@ -298,7 +298,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             match posted {
                 Ok(()) => return Ok(()),
-                Err(Refusal::Device) => return Err(refused_by_device(Subtype::ResourceTep)),
+                Err(Refusal::Device) if !L::PARKS => {
+                    return Err(refused_by_device(Subtype::ResourceTep));
+                }
                 Err(_) => {}
             }
         }
@@ -316,10 +318,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let Some(slot) = self.shared.endpoints.get(request.ep.index()) else {
                 break;
             };
-            match self.enqueue_any(&mut slot.main.lock(), request, true) {
+            let Some(mut endpoint) = slot.main.lock_unparked() else {
+                return Err(busy(Subtype::ResourceTep));
+            };
+            match self.enqueue_any(&mut endpoint, request, true) {
                 Ok(()) => return Ok(()),
                 Err(why) => refusal = why,
             }
+            drop(endpoint);
             if has_reclaimed || refusal != Refusal::Full || !self.reclaim_requests(request.ep) {
                 break;
             }
@@ -407,7 +413,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .shared
             .endpoints
             .get(ep.index())
-            .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
+            .and_then(|slot| slot.main.lock_unparked()?.request_evd);
         evd.is_some_and(|evd| {
             self.poll_at(evd);
             true

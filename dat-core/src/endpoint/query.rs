@@ -1,10 +1,10 @@
 //! Queries of endpoints.
 
 use super::{Call, permit};
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::attributes::{EpAttributes, IaAddress};
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EndpointState, EpFields, VALUE_UNKNOWN, check_fields};
 use crate::id::{EpId, EvdId, Handle, PzId, SrqId};
 use crate::record::{self, Owner};
@@ -74,32 +74,45 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPQ-01..03, GEN-08
     pub fn ep_query(&self, ep: EpId, fields: EpFields) -> Result<EpParam> {
-        self.control.with(|control| {
-            self.with_endpoint(ep, |_, endpoint| {
+        self.controlled(|control| {
+            let local_address = control
+                .backend()
+                .map(|backend| backend.ia_attributes().ia_address);
+            let (zone, srq, evds, param) = self.with_endpoint(ep, |_, endpoint| {
                 permit(Call::Inspect, endpoint.state)?;
                 check_fields(fields)?;
                 let (local, remote) = known_addresses(endpoint.state);
                 let connection = &endpoint.connection;
-                let zone = endpoint
-                    .zone
-                    .and_then(|zone| control.protection_zones.get(usize::from(zone)));
-                let srq = endpoint
-                    .srq
-                    .and_then(|srq| self.shared.shared_receive_queues.get(usize::from(srq)));
-                Ok(EpParam {
+                let param = EpParam {
                     ia: self.handle(),
                     state: endpoint.state,
-                    pz: zone.map(|zone| zone.id),
-                    recv_evd: endpoint.receive_evd.map(|evd| self.evd_id_at(evd)),
-                    request_evd: endpoint.request_evd.map(|evd| self.evd_id_at(evd)),
-                    connect_evd: endpoint.connect_evd.map(|evd| self.evd_id_at(evd)),
-                    srq: srq.map(|slot| slot.main.with(|queue| queue.id)),
-                    local_address: control.backend()?.ia_attributes().ia_address,
+                    pz: None,
+                    recv_evd: None,
+                    request_evd: None,
+                    connect_evd: None,
+                    srq: None,
+                    local_address: local_address?,
                     local_port: local.then_some(connection.local_port),
                     remote_address: connection.remote.filter(|_| remote),
                     remote_port: remote.then_some(connection.remote_port),
                     attributes: endpoint.attributes,
-                })
+                };
+                let receives = endpoint.receive_evd;
+                let evds = [receives, endpoint.request_evd, endpoint.connect_evd];
+                Ok((endpoint.zone, endpoint.srq, evds, param))
+            })?;
+            // The control lock keeps these objects.
+            let zone = zone.and_then(|zone| control.protection_zones.get(usize::from(zone)));
+            let srq = srq.and_then(|srq| self.shared.shared_receive_queues.get(usize::from(srq)));
+            let [recv_evd, request_evd, connect_evd] =
+                evds.map(|evd| evd.map(|evd| self.evd_id_at(evd)));
+            Ok(EpParam {
+                pz: zone.map(|zone| zone.id),
+                recv_evd,
+                request_evd,
+                connect_evd,
+                srq: srq.map(|slot| slot.main.with(|queue| queue.id)),
+                ..param
             })
         })
     }
@@ -119,29 +132,35 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         for evd in [receive_evd, request_evd].into_iter().flatten() {
             self.poll_at(evd);
         }
-        let held = self.control.with(|control| {
+        // Only the device knows the buffers taken from a shared queue.
+        let of_shared = || {
             self.with_endpoint(ep, |_, endpoint| {
-                // Only the device knows the buffers taken from a shared queue.
-                let key = endpoint.queue_pair.filter(|_| endpoint.srq.is_some());
-                Ok(match key {
+                Ok(endpoint.queue_pair.filter(|_| endpoint.srq.is_some()))
+            })
+        };
+        let held = match of_shared()? {
+            Some(_) => self.controlled(|control| {
+                Ok(match of_shared()? {
                     Some(key) => control.backend()?.receive_info(key).allocated.unwrap_or(0),
                     None => 0,
                 })
-            })
-        })?;
-        self.with_endpoint(ep, |slot, endpoint| {
+            })?,
+            None => 0,
+        };
+        let (state, ring, reach) = self.with_endpoint(ep, |slot, endpoint| {
             permit(Call::Inspect, endpoint.state)?;
-            let records = &self.shared.records;
-            // Receives posted before the queue changed its depth keep their old records.
-            let received = slot.receive.with(|side| {
-                !record::all_of(records, side.reach, Owner::Receives(ep))
-                    .any(|(_, record)| record.is_posted())
-            });
-            Ok(EpStatus {
-                state: endpoint.state,
-                recv_idle: received && held == 0,
-                request_idle: endpoint.ring.is_idle(records),
-            })
+            let side = slot.receive.lock_unparked();
+            let reach = side.ok_or(busy(Subtype::ResourceTep))?.reach;
+            Ok((endpoint.state, endpoint.ring, reach))
+        })?;
+        let records = &self.shared.records;
+        // Receives posted before the queue changed its depth keep their old records.
+        let received = !record::all_of(records, reach, Owner::Receives(ep))
+            .any(|(_, record)| record.is_posted());
+        Ok(EpStatus {
+            state,
+            recv_idle: received && held == 0,
+            request_idle: ring.is_idle(records),
         })
     }
 
@@ -153,34 +172,35 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPY-01..03
     pub fn ep_recv_query(&self, ep: EpId) -> Result<RecvQuery> {
-        self.control.with(|control| {
-            self.with_endpoint(ep, |_, endpoint| {
+        self.controlled(|control| {
+            let key = self.with_endpoint(ep, |_, endpoint| {
                 permit(Call::Inspect, endpoint.state)?;
-                let backend = control.backend()?;
-                let unsupported = || Err(Error::model_not_supported().because(Cause::Unsupported));
-                let Some(key) = endpoint.queue_pair else {
-                    // Without a queue pair, no message arrives.
-                    if backend.provider_attributes().ep_recv_info_supported == 0 {
-                        return unsupported();
-                    }
-                    return Ok(RecvQuery {
-                        allocated: 0,
-                        span: 0,
-                    });
-                };
-                let info = backend.receive_info(key);
-                if info.allocated.is_none() && info.span.is_none() {
+                Ok(endpoint.queue_pair)
+            })?;
+            let backend = control.backend()?;
+            let unsupported = || Err(Error::model_not_supported().because(Cause::Unsupported));
+            let Some(key) = key else {
+                // Without a queue pair, no message arrives.
+                if backend.provider_attributes().ep_recv_info_supported == 0 {
                     return unsupported();
                 }
-                let value = |known: Option<u32>| {
-                    known.map_or(VALUE_UNKNOWN, |value| {
-                        i32::try_from(value).unwrap_or(i32::MAX)
-                    })
-                };
-                let allocated = value(info.allocated);
-                let span = value(info.span.map(|span| span.max(info.allocated.unwrap_or(0))));
-                Ok(RecvQuery { allocated, span })
-            })
+                return Ok(RecvQuery {
+                    allocated: 0,
+                    span: 0,
+                });
+            };
+            let info = backend.receive_info(key);
+            if info.allocated.is_none() && info.span.is_none() {
+                return unsupported();
+            }
+            let value = |known: Option<u32>| {
+                known.map_or(VALUE_UNKNOWN, |value| {
+                    i32::try_from(value).unwrap_or(i32::MAX)
+                })
+            };
+            let allocated = value(info.allocated);
+            let span = value(info.span.map(|span| span.max(info.allocated.unwrap_or(0))));
+            Ok(RecvQuery { allocated, span })
         })
     }
 

@@ -8,7 +8,7 @@ use super::endpoint::RECEIVE;
 use super::post::{Posted, Refusal, add_segments};
 use super::refuse::refused_by_device;
 use super::{ReceiveSide, SharedReceives, SrqSlot};
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::backend::{Backend, ReceiveQueue, ReceiveRequest, Rejected, WorkQueue, WorkSlot};
 use crate::error::{Result, Subtype};
 use crate::flags::CompletionFlags;
@@ -77,6 +77,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             flags,
         };
         if !cfg!(feature = "compact")
+            && !L::PARKS
             && let Some(slot) = self.shared.endpoints.get(ep.index())
         {
             let side = &mut slot.receive.lock();
@@ -99,7 +100,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn post_recv_slow(&self, receive: &Receive<'_>) -> Result<()> {
         let mut refusal = Refusal::Invalid;
         if let Some(slot) = self.shared.endpoints.get(receive.ep.index()) {
-            match self.enqueue_any_receive(&mut slot.receive.lock(), receive, true) {
+            let Some(mut side) = slot.receive.lock_unparked() else {
+                return Err(busy(Subtype::ResourceTep));
+            };
+            match self.enqueue_any_receive(&mut side, receive, true) {
                 Ok(()) => return Ok(()),
                 Err(why) => refusal = why,
             }
@@ -188,6 +192,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// ```
     pub fn srq_post_recv(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
         if !cfg!(feature = "compact")
+            && !L::PARKS
             && let Some(slot) = self.shared.shared_receive_queues.get(srq.index())
         {
             let shared = &mut slot.main.lock();
@@ -214,7 +219,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn srq_post_recv_slow(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
         let mut refusal = Refusal::Invalid;
         if let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) {
-            let shared = &mut slot.main.lock();
+            let Some(shared) = &mut slot.main.lock_unparked() else {
+                return Err(busy(Subtype::ResourceSrq));
+            };
             let filled = segments.iter().filter(|segment| segment.length != 0);
             match self.enqueue_shared_receive(slot, shared, srq, filled, segments.len(), cookie) {
                 Ok(()) => return Ok(()),

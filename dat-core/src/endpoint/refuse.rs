@@ -2,7 +2,7 @@
 
 use super::post::{Refusal, Request};
 use super::receive::Receive;
-use crate::adapter::Ia;
+use crate::adapter::{Ia, busy};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Parameter, Subtype};
 use crate::event::DtoOperation;
@@ -22,62 +22,71 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.endpoints.get(request.ep.index()) else {
             return request.ep.refused(self.shared.instance);
         };
-        slot.main.with(|endpoint| {
-            if endpoint.id != request.ep || request.ep.is_null() {
-                return request.ep.refused(self.shared.instance);
+        let Some(endpoint) = slot.main.lock_unparked() else {
+            return busy(Subtype::ResourceTep);
+        };
+        if endpoint.id != request.ep || request.ep.is_null() {
+            return request.ep.refused(self.shared.instance);
+        }
+        if !matches!(
+            endpoint.state,
+            EndpointState::Connected | EndpointState::Disconnected
+        ) {
+            return endpoint.state.forbids();
+        }
+        if endpoint.send.is_none() {
+            return not_ready();
+        }
+        let (flags_argument, limit) = match request.operation {
+            DtoOperation::RdmaWrite => (6, endpoint.limits.write_segments),
+            DtoOperation::RdmaRead => (6, endpoint.limits.read_segments),
+            DtoOperation::Send | DtoOperation::Receive => (5, endpoint.limits.send_segments),
+        };
+        if let Some(error) = refused_flags(request.flags, endpoint.refused_flags, flags_argument) {
+            return error;
+        }
+        if request.operation == DtoOperation::RdmaRead && endpoint.reads_nothing() {
+            return NO_READS.because(Cause::NoReads);
+        }
+        let access = LocalAccess {
+            zone_seal: endpoint.zone_seal,
+            writes: request.operation == DtoOperation::RdmaRead,
+        };
+        if let Some(error) = self.refused_segments(request.segments, limit, access) {
+            return error;
+        }
+        let total = total(request.segments);
+        let remote = request.remote.length;
+        let too_long = || COUNT.because(Cause::MessageTooLong);
+        match request.operation {
+            DtoOperation::RdmaWrite if total > endpoint.limits.write_size.get() => {
+                return too_long();
             }
-            if !matches!(
-                endpoint.state,
-                EndpointState::Connected | EndpointState::Disconnected
-            ) {
-                return endpoint.state.forbids();
+            DtoOperation::RdmaWrite if total > remote => {
+                return Error::length().because(Cause::RemoteTooShort);
             }
-            if endpoint.send.is_none() {
-                return not_ready();
+            DtoOperation::RdmaRead if remote > total => {
+                return Error::length().because(Cause::LocalTooShort);
             }
-            let (flags_argument, limit) = match request.operation {
-                DtoOperation::RdmaWrite => (6, endpoint.limits.write_segments),
-                DtoOperation::RdmaRead => (6, endpoint.limits.read_segments),
-                DtoOperation::Send | DtoOperation::Receive => (5, endpoint.limits.send_segments),
-            };
-            if let Some(error) =
-                refused_flags(request.flags, endpoint.refused_flags, flags_argument)
-            {
-                return error;
+            DtoOperation::RdmaRead if remote > endpoint.limits.read_size.get() => {
+                return too_long();
             }
-            if request.operation == DtoOperation::RdmaRead && endpoint.reads_nothing() {
-                return NO_READS.because(Cause::NoReads);
+            DtoOperation::Send if total > endpoint.limits.send_size.get() => {
+                return too_long();
             }
-            let access = LocalAccess {
-                zone_seal: endpoint.zone_seal,
-                writes: request.operation == DtoOperation::RdmaRead,
-            };
-            if let Some(error) = self.refused_segments(request.segments, limit, access) {
-                return error;
-            }
-            let total = total(request.segments);
-            let remote = request.remote.length;
-            let too_long = || COUNT.because(Cause::MessageTooLong);
-            match request.operation {
-                DtoOperation::RdmaWrite if total > endpoint.limits.write_size.get() => {
-                    return too_long();
-                }
-                DtoOperation::RdmaWrite if total > remote => {
-                    return Error::length().because(Cause::RemoteTooShort);
-                }
-                DtoOperation::RdmaRead if remote > total => {
-                    return Error::length().because(Cause::LocalTooShort);
-                }
-                DtoOperation::RdmaRead if remote > endpoint.limits.read_size.get() => {
-                    return too_long();
-                }
-                DtoOperation::Send if total > endpoint.limits.send_size.get() => {
-                    return too_long();
-                }
-                _ => {}
-            }
-            out_of_room(refusal, Subtype::ResourceTep)
-        })
+            _ => {}
+        }
+        drop(endpoint);
+        self.no_room(refusal, Subtype::ResourceTep)
+    }
+
+    /// As `out_of_room`. No lock may be held.
+    fn no_room(&self, refusal: &Refusal, resource: Subtype) -> Error {
+        // A device that cannot be interrupted refuses work while the interrupted context calls it.
+        if L::PARKS && *refusal == Refusal::Device && self.try_control().is_none() {
+            return busy(resource);
+        }
+        out_of_room(refusal, resource)
     }
 
     #[cold]
@@ -91,31 +100,35 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.endpoints.get(ep.index()) else {
             return ep.refused(self.shared.instance);
         };
-        let identity = slot.main.with(|endpoint| {
-            if endpoint.id != ep || ep.is_null() {
-                Some(ep.refused(self.shared.instance))
-            } else if endpoint.srq.is_some() {
-                Some(
-                    Error::invalid_state(Subtype::InvalidStateSrqInUse)
-                        .because(Cause::SharedReceiveQueue),
-                )
-            } else {
-                None
-            }
-        });
+        let Some(endpoint) = slot.main.lock_unparked() else {
+            return busy(Subtype::ResourceTep);
+        };
+        let identity = if endpoint.id != ep || ep.is_null() {
+            Some(ep.refused(self.shared.instance))
+        } else if endpoint.srq.is_some() {
+            Some(
+                Error::invalid_state(Subtype::InvalidStateSrqInUse)
+                    .because(Cause::SharedReceiveQueue),
+            )
+        } else {
+            None
+        };
+        drop(endpoint);
         if let Some(error) = identity {
             return error;
         }
-        slot.receive.with(|side| {
-            if side.queue.is_none() {
-                return not_ready();
-            }
-            if let Some(error) = refused_flags(flags, side.refused_flags, 5) {
-                return error;
-            }
-            self.refused_buffer(segments, side.max_segments, side.zone_seal)
-                .unwrap_or_else(|| out_of_room(refusal, Subtype::ResourceTep))
-        })
+        let Some(side) = slot.receive.lock_unparked() else {
+            return busy(Subtype::ResourceTep);
+        };
+        if side.queue.is_none() {
+            return not_ready();
+        }
+        if let Some(error) = refused_flags(flags, side.refused_flags, 5) {
+            return error;
+        }
+        let refused = self.refused_buffer(segments, side.max_segments, side.zone_seal);
+        drop(side);
+        refused.unwrap_or_else(|| self.no_room(refusal, Subtype::ResourceTep))
     }
 
     #[cold]
@@ -128,13 +141,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) else {
             return srq.refused(self.shared.instance);
         };
-        slot.main.with(|queue| {
-            if queue.id != srq || srq.is_null() {
-                return srq.refused(self.shared.instance);
-            }
-            self.refused_buffer(segments, queue.max_segments, queue.zone_seal)
-                .unwrap_or_else(|| out_of_room(refusal, Subtype::ResourceSrq))
-        })
+        let Some(queue) = slot.main.lock_unparked() else {
+            return busy(Subtype::ResourceSrq);
+        };
+        if queue.id != srq || srq.is_null() {
+            return srq.refused(self.shared.instance);
+        }
+        let refused = self.refused_buffer(segments, queue.max_segments, queue.zone_seal);
+        drop(queue);
+        refused.unwrap_or_else(|| self.no_room(refusal, Subtype::ResourceSrq))
     }
 
     /// Returns the error of a receive buffer, if any.

@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-use crate::adapter::{Control, Ia};
+use crate::adapter::{Control, Ia, busy};
 use crate::attributes::{IaAttributes, SrqAttributes};
 use crate::backend::{Backend, BackendError, SharedReceiveQueueKey, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
@@ -211,7 +211,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: SRC-01..07
     pub fn srq_create(&self, pz: PzId, attributes: &SrqAttributes) -> Result<SrqId> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.check_open()?;
             let domain = control.zone(pz)?.domain;
             let backend = control.backend()?;
@@ -293,7 +293,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: SRF-01, SRF-02, SRQR-42, GEN-15
     pub fn srq_free(&self, srq: SrqId) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             self.with_srq(srq, |_, queue| match queue.endpoints {
                 0 => Ok(()),
                 _ => Err(Error::invalid_state(Subtype::InvalidStateSrqInUse)
@@ -361,9 +361,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if fields.intersects(SrqFields::AVAILABLE | SrqFields::OUTSTANDING) {
             self.poll_consuming_endpoints(srq);
         }
-        self.control.with(|control| {
-            let (zone, key, param) = self.with_srq(srq, |_, queue| {
-                let records = &self.shared.records;
+        self.controlled(|control| {
+            let (zone, key, reach, mut param) = self.with_srq(srq, |_, queue| {
                 let param = SrqParam {
                     ia: self.handle(),
                     state: queue.state,
@@ -371,11 +370,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     max_recv_dtos: count(queue.max_receives),
                     max_recv_iov: count(queue.max_segments as u32),
                     low_watermark: count(queue.low_watermark),
-                    available: count(not_completed(records, queue)),
-                    outstanding: count(outstanding(records, queue)),
+                    available: 0,
+                    outstanding: 0,
                 };
-                Ok((queue.zone, queue.key, param))
+                Ok((queue.zone, queue.key, queue.reach, param))
             })?;
+            let records = &self.shared.records;
+            param.available = count(not_completed(records, reach, srq));
+            param.outstanding = count(outstanding(records, reach, srq));
             let exact = control.backend()?.shared_receive_available(key);
             Ok(SrqParam {
                 pz: Self::zone_at(control, zone),
@@ -398,7 +400,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: SRZ-01..04
     pub fn srq_resize(&self, srq: SrqId, max_recv_dtos: i32) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let old = self.with_srq(srq, |_, queue| Ok(queue.max_receives))?;
             let limit = self.limits(control)?.max_recv_per_srq;
             let new = positive(max_recv_dtos, limit, SIZE)?;
@@ -424,7 +426,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .resize_consuming_queues(control, index, old, new)
             .and_then(|()| {
                 let backend = control.backend()?;
-                let resized = self.with_srq(srq, |_, shared| {
+                let resized = self.with_parked_srq(srq, |_, shared| {
                     let Some(queue) = &mut shared.queue else {
                         return Err(exhausted.because(Cause::DeviceGone));
                     };
@@ -457,10 +459,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<()> {
         let records = &self.shared.records;
         let backend = control.backend()?;
-        let shrunk = self.with_srq(srq, |slot, shared| {
+        let shrunk = self.with_parked_srq(srq, |slot, shared| {
             let refused =
                 |cause| Err(Error::invalid_state(Subtype::InvalidStateSrqInUse).because(cause));
-            if shared.low_watermark > new && outstanding(records, shared) <= new {
+            if shared.low_watermark > new && outstanding(records, shared.reach, srq) <= new {
                 return refused(Cause::BelowWatermark);
             }
             let mut surplus = NO_RECORD;
@@ -504,8 +506,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Raises one asynchronous event as soon as fewer than `low_watermark` buffers are available,
     /// at once if that is already so: [`EpBroken`](crate::event::AsyncEventKind::EpBroken) of the
-    /// queue with the reason [`REASON_LOW_WATERMARK`]. If the event of an earlier setting was raised
-    /// but not yet reported, it is queued before the call returns.
+    /// queue with the reason [`REASON_LOW_WATERMARK`]. If the event of an earlier setting was
+    /// raised but not yet reported, it is queued before the call returns.
     ///
     /// # Errors
     /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
@@ -516,9 +518,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn srq_set_lw(&self, srq: SrqId, low_watermark: i32) -> Result<()> {
         self.with_srq(srq, |_, _| Ok(()))?;
         self.poll_consuming_endpoints(srq);
-        let due = self.control.with(|control| {
-            let (key, limit) =
-                self.with_srq(srq, |_, queue| Ok((queue.key, queue.max_receives)))?;
+        let due = self.controlled(|control| {
+            let (key, limit, reach) = self.with_srq(srq, |_, queue| {
+                Ok((queue.key, queue.max_receives, queue.reach))
+            })?;
             let low = u32::try_from(low_watermark)
                 .map_err(|_| LOW_WATERMARK.because(Cause::NegativeCount))?;
             if low > limit {
@@ -535,13 +538,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     Err(BackendError::NotSupported) if low == 0 => false,
                     Err(error) => return Err(backend_refused(error, Subtype::ResourceSrq)),
                 };
-            let (earlier, passed) = self.with_srq(srq, |_, queue| {
+            let left = exact.unwrap_or_else(|| not_completed(&self.shared.records, reach, srq));
+            let passed = left < low;
+            let earlier = self.with_srq(srq, |_, queue| {
                 let earlier = queue.armed && withdrawn;
-                let passed =
-                    exact.unwrap_or_else(|| not_completed(&self.shared.records, queue)) < low;
                 queue.low_watermark = low;
                 queue.armed = low != 0 && !passed;
-                Ok((earlier, passed))
+                Ok(earlier)
             })?;
             if passed && !certain {
                 // This call reports the event, so the device must not.
@@ -551,7 +554,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })?;
         let mut deferred = Deferred::default();
         for _ in 0..due {
-            self.push_event(self.async_evd, &low_watermark_event(srq), &mut deferred);
+            self.push_async(&low_watermark_event(srq), &mut deferred);
         }
         self.run_deferred(&mut deferred);
         Ok(())
@@ -564,7 +567,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let srq = SrqId::from_handle(Handle::from_raw(token));
         let expected = self.with_srq(srq, |_, queue| Ok(core::mem::take(&mut queue.armed)));
         if expected == Ok(true) {
-            self.push_event(self.async_evd, &low_watermark_event(srq), deferred);
+            self.push_async(&low_watermark_event(srq), deferred);
         }
     }
 
@@ -586,7 +589,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 handle: srq.handle(),
                 reason: REASON_PRIMARY,
             };
-            self.push_event(self.async_evd, &event, deferred);
+            self.push_async(&event, deferred);
         }
     }
 
@@ -667,29 +670,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Polls the dispatchers of all endpoints on a shared queue, so that its counts are current.
-    fn poll_consuming_endpoints(&self, srq: SrqId) {
-        let srq = srq.slot();
-        let mut endpoint = None;
-        loop {
-            endpoint = self
-                .control
-                .with(|control| self.next_endpoint_on_srq(control, srq, endpoint));
-            if endpoint.is_none() {
-                return;
-            }
-            if let Some(evd) = self.receive_evd_on_srq(endpoint, srq) {
-                self.poll_at(evd);
-            }
-        }
-    }
-
-    /// Returns the receive dispatcher of an endpoint that uses the shared queue.
-    fn receive_evd_on_srq(&self, endpoint: Option<Index>, srq: Index) -> Option<Index> {
-        let slot = self.shared.endpoints.get(usize::from(endpoint?))?;
-        slot.receive_evd_on(srq)
-    }
-
     /// Runs `f` on a live shared receive queue under its lock.
     fn with_srq<R>(
         &self,
@@ -703,10 +683,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f(slot, &mut queue)
     }
 
+    /// As `with_srq`, while the queue is parked. Needs the control lock.
+    fn with_parked_srq<R>(
+        &self,
+        srq: SrqId,
+        f: impl FnOnce(
+            &SrqSlot<B::SharedReceiveQueue, L>,
+            &mut SharedReceives<B::SharedReceiveQueue>,
+        ) -> Result<R>,
+    ) -> Result<R> {
+        if let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) {
+            let mut queue = slot.main.park();
+            let outcome = if queue.id == srq && !srq.is_null() {
+                f(slot, &mut queue)
+            } else {
+                Err(srq.refused(self.shared.instance))
+            };
+            self.end_parking(queue);
+            return outcome;
+        }
+        Err(srq.refused(self.shared.instance))
+    }
+
     #[inline(never)]
     fn lock_srq(&self, srq: SrqId) -> Result<LockedSrq<'_, B, L>> {
         if let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) {
-            let queue = slot.main.lock();
+            let Some(queue) = slot.main.lock_unparked() else {
+                return Err(busy(Subtype::ResourceSrq));
+            };
             if queue.id == srq && !srq.is_null() {
                 return Ok((slot, queue));
             }
@@ -716,15 +720,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 /// Returns the number of posted buffers whose completions are not dequeued (SRY-02).
-fn outstanding<Q>(records: &Records<'_>, queue: &SharedReceives<Q>) -> u32 {
-    record::all_of(records, queue.reach, Owner::Shared(queue.id))
+fn outstanding(records: &Records<'_>, reach: Reach, srq: SrqId) -> u32 {
+    record::all_of(records, reach, Owner::Shared(srq))
         .filter(|(_, record)| !record.is_free())
         .count() as u32
 }
 
 /// Returns the number of posted buffers whose completions are not polled.
-fn not_completed<Q>(records: &Records<'_>, queue: &SharedReceives<Q>) -> u32 {
-    record::all_of(records, queue.reach, Owner::Shared(queue.id))
+fn not_completed(records: &Records<'_>, reach: Reach, srq: SrqId) -> u32 {
+    record::all_of(records, reach, Owner::Shared(srq))
         .filter(|(_, record)| record.is_posted())
         .count() as u32
 }

@@ -176,6 +176,8 @@ numbered! {
         Prohibited = 79,
         /// The device cannot use addresses of this family or kind.
         AddressKind = 80,
+        /// Another context is in a control call, or changes the object; only with a `SplitLock`.
+        Busy = 81,
     }
 }
 

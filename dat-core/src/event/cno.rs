@@ -335,7 +335,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: CNC-01..03
     pub fn cno_create(&self, agent: Option<ProxyAgent>) -> Result<CnoId> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.check_open()?;
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
@@ -408,7 +408,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: CNF-01
     pub fn cno_free(&self, cno: CnoId) -> Result<()> {
-        self.control.with(|_| {
+        self.controlled(|_| {
             self.with_cno(cno, |object| {
                 let in_use = Error::invalid_state(Subtype::InvalidStateCnoInUse);
                 if object.dispatchers != 0 {
@@ -492,21 +492,27 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let index = cno.slot();
         let dispatchers = &self.shared.event_dispatchers;
         let slot = dispatchers.get(fired.index());
-        if slot.is_some_and(|slot| slot.queue.with(|queue| queue.id == fired)) {
+        let is_live = |slot: &super::EvdSlot<_, L>| match slot.queue.lock_unparked() {
+            Some(queue) => queue.id == fired,
+            // A parked one may be another by now; then its next call refuses the handle.
+            None => true,
+        };
+        if slot.is_some_and(is_live) {
             return Some(fired);
         }
         let mut best = None;
         for slot in dispatchers.made() {
-            slot.queue.with(|queue| {
-                if queue.cno != Some(index) || queue.id.is_null() {
-                    return;
-                }
-                let notifies = queue.enabled && queue.waiter.is_none();
-                let score = (notifies, queue.queued() != 0);
-                if best.is_none_or(|(highest, _)| score > highest) {
-                    best = Some((score, queue.id));
-                }
-            });
+            let Some(queue) = slot.queue.lock_unparked() else {
+                continue;
+            };
+            if queue.cno != Some(index) || queue.id.is_null() {
+                continue;
+            }
+            let notifies = queue.enabled && queue.waiter.is_none();
+            let score = (notifies, queue.queued() != 0);
+            if best.is_none_or(|(highest, _)| score > highest) {
+                best = Some((score, queue.id));
+            }
         }
         best.map(|(_, evd)| evd)
     }

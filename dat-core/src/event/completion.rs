@@ -5,7 +5,7 @@ use crate::backend::{Backend, Completion};
 use crate::flags::{DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, Index, RmrId};
 use crate::operation::{DtoOperation, ExtendedOperation};
-use crate::record::{Finished, Owner, Plain, RecordKind, RecordSlot, Report};
+use crate::record::{Finished, Owner, Plain, PostedBind, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::RawLock;
 
@@ -13,28 +13,36 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// Claims the record of a completion that has an event.
     ///
     /// `None` if the completion is suppressed, which frees its record, or if its token names
-    /// nothing that is posted: it is stale, or the device made it up.
+    /// nothing that is posted: it is stale, or the device made it up. With `is_claimed` it is of a
+    /// bind that was claimed and counted.
     #[inline]
-    fn claim(&self, completion: &Completion, immediate: Option<u32>) -> Option<Claimed<'_>> {
+    fn claim(
+        &self,
+        completion: &Completion,
+        immediate: Option<u32>,
+        is_claimed: bool,
+    ) -> Option<Claimed<'_>> {
         let index = completion.token as u32;
         let record = self.records.get(index as usize)?;
-        if !record.claim(completion.token) {
+        if !is_claimed && !record.claim(completion.token) {
             return None;
         }
         let owner = record.owner()?;
         let mut completion = *completion;
-        let endpoint = match owner {
+        let (endpoint, handle) = match owner {
             Owner::Requests(ep) => {
-                if record.kind() == RecordKind::Bind {
-                    self.bind_completed(record, completion.status);
+                if !is_claimed && record.kind() == RecordKind::Bind {
+                    self.bind_completed(record.bind(), completion.status);
                 }
-                self.endpoints.get(ep.index())?
+                let endpoint = self.endpoints.get(ep.index())?;
+                (endpoint, endpoint.handle.load())
             }
             Owner::Receives(ep) => {
                 if let Some(immediate) = immediate {
                     record.add_immediate(immediate);
                 }
-                self.endpoints.get(ep.index())?
+                let endpoint = self.endpoints.get(ep.index())?;
+                (endpoint, endpoint.handle.load())
             }
             Owner::Shared(srq) => {
                 let queue = srq.slot();
@@ -54,7 +62,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                     completion.status = DtoStatus::BadResponse;
                     completion.length = 0;
                 }
-                endpoint
+                // Another core may free the endpoint from here on.
+                (endpoint, completion.queue_pair)
             }
         };
         let report = match record.report() {
@@ -71,7 +80,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             record,
             owner,
             report,
-            endpoint: endpoint.handle.load(),
+            endpoint: handle,
         })
     }
 
@@ -105,27 +114,49 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         }
     }
 
-    /// Turns a completion into its event; `None` if it has none.
-    ///
-    /// `immediate` is the immediate value of a receive.
-    pub(crate) fn event_of(
+    /// Turns the success of a plain transfer into its event; `None` for other completions.
+    #[inline(always)]
+    pub(crate) fn plain_event_of(
         &self,
         completion: &Completion,
         immediate: Option<u32>,
     ) -> Option<Event> {
-        if completion.status == DtoStatus::Success
-            && immediate.is_none()
-            && let Some((record, plain)) = self.plain(completion.token)
-        {
-            let length = moved(record, completion);
-            return Some(Event::Dto(self.finish_plain(record, plain, length)));
+        if completion.status != DtoStatus::Success || immediate.is_some() {
+            return None;
         }
-        self.event_of_slow(completion, immediate)
+        let (record, plain) = self.plain(completion.token)?;
+        let received = match plain.operation {
+            DtoOperation::Receive => completion.length,
+            _ => u32::MAX,
+        };
+        Some(Event::Dto(self.finish_plain(record, plain, received)))
     }
 
-    /// Returns the event of a failure, a bind or a shared buffer, if any; frees its record.
-    fn event_of_slow(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
-        let claimed = self.claim(completion, immediate)?;
+    /// Claims the record of a completed bind; `None` for other completions.
+    ///
+    /// A bind is claimed under the lock under which its completion was polled. Whoever has polled a
+    /// dispatcher after the end of a queue pair counts the posted binds as flushed
+    /// (`abandon_binds`).
+    pub(crate) fn claim_bind(&self, completion: &Completion) -> Option<PostedBind> {
+        let record = self.records.get(completion.token as u32 as usize)?;
+        let is_claimed = record.kind() == RecordKind::Bind && record.claim(completion.token);
+        is_claimed.then(|| record.bind())
+    }
+
+    /// Returns the event of a completion, if any; frees its record.
+    ///
+    /// `immediate` is the immediate value of a receive; `is_claimed` as for `claim`.
+    ///
+    /// Needs the lock of the dispatcher that polled it, which may have been released since then. If
+    /// the request was rolled back meanwhile, the completion is stale.
+    #[cfg_attr(feature = "compact", inline(never))]
+    pub(crate) fn event_of(
+        &self,
+        completion: &Completion,
+        immediate: Option<u32>,
+        is_claimed: bool,
+    ) -> Option<Event> {
+        let claimed = self.claim(completion, immediate, is_claimed)?;
         let record = claimed.record;
         let finished = Finished {
             kind: record.kind(),
@@ -135,7 +166,14 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             status: claimed.completion.status,
             owner: Some(claimed.owner),
         };
-        self.free(record, claimed.index, claimed.owner);
+        if is_claimed {
+            // What was read is of the bind if its record is still claimed.
+            if !record.release_claimed(completion.token) {
+                return None;
+            }
+        } else {
+            self.free(record, claimed.index, claimed.owner);
+        }
         Some(self.event(&finished, claimed.endpoint))
     }
 
@@ -147,7 +185,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         completion: &Completion,
         immediate: Option<u32>,
     ) -> Option<(u32, bool)> {
-        let claimed = self.claim(completion, immediate)?;
+        let claimed = self.claim(completion, immediate, false)?;
         let (record, completion) = (claimed.record, &claimed.completion);
         let notifies = completion.status != DtoStatus::Success
             || match claimed.report {
@@ -228,6 +266,16 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             record.push_returned(index, &shared.returned);
         }
     }
+}
+
+/// A completion whose event is made after the lock of its poll is released.
+#[derive(Debug)]
+pub(crate) struct Polled {
+    pub(crate) completion: Completion,
+    /// Immediate value of a receive.
+    pub(crate) immediate: Option<u32>,
+    /// The bind, whose record is claimed.
+    pub(crate) bind: Option<PostedBind>,
 }
 
 /// A completion with its record, as the consumer shall see it.

@@ -2,7 +2,7 @@
 
 use super::queue::EvdQueue;
 use super::{Deferred, slot};
-use crate::adapter::{Control, Ia};
+use crate::adapter::{Control, Ia, busy};
 use crate::backend::{Backend, backend_refused};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EvdFields, EvdFlags, EvdState, check_fields};
@@ -25,6 +25,9 @@ pub struct EvdParam {
     /// Streams that may feed it.
     pub flags: EvdFlags,
 }
+
+/// Most events other than completions that a resize moves while the dispatcher stays locked.
+const MOST_MOVED: u32 = 8;
 
 /// Error of the flags in `evd_create`.
 const FLAGS: Error = Error::invalid_argument(4).about(Parameter::Flags);
@@ -77,7 +80,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if EvdFlags::from_bits(flags.bits()).is_none() {
             return Err(FLAGS.because(Cause::UnknownFlags));
         }
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.check_open()?;
             let backend = control.backend()?;
             if !merges(backend, flags) {
@@ -95,7 +98,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline(never)]
     fn make_checked_evd(&self, length: u32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId> {
         let mut deferred = Deferred::default();
-        let made = self.control.with(|control| {
+        let made = self.controlled(|control| {
             control.check_open()?;
             let backend = control.backend()?;
             let (index, slot) = self
@@ -118,7 +121,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return Err(exhausted(Cause::EventSlotsExhausted));
             };
             let with_completions = flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND);
-            let made = slot.queue.with(|queue| {
+            let made = self.with_parked(slot, |queue| {
                 let generation = queue.generation.saturating_add(1);
                 let id = EvdId::new(self.shared.instance, generation, index);
                 queue.clear_slot();
@@ -198,7 +201,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EVM-01, EVM-02
     pub fn evd_modify_cno(&self, evd: EvdId, cno: Option<CnoId>) -> Result<()> {
         let mut deferred = Deferred::default();
-        let changed = self.control.with(|_| {
+        let changed = self.controlled(|_| {
             let before = self.with_evd(evd, &mut deferred, |queue, deferred| {
                 let cno = cno.map(|cno| self.attach_to_cno(cno)).transpose()?;
                 let before = core::mem::replace(&mut queue.cno, cno);
@@ -230,10 +233,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EVZ-01
     pub fn evd_resize(&self, evd: EvdId, min_qlen: i32) -> Result<()> {
         let mut deferred = Deferred::default();
-        let resized = self.control.with(|control| {
-            self.with_evd(evd, &mut deferred, |queue, deferred| {
-                let length = checked_length(min_qlen)?;
-                queue.poll(&self.shared, deferred);
+        let resized = self.controlled(|control| {
+            let length = checked_length(min_qlen);
+            if L::PARKS {
+                self.poll_slot_at(evd.slot(), &mut deferred);
+            }
+            // Slots are taken and given back without the lock, which may mask interrupts.
+            let flags = self.lock_evd(evd)?.flags;
+            let slots = length.map_or(0, |length| slot::count(flags, length));
+            let ring = length
+                .ok()
+                .and_then(|length| self.take_event_slots(evd.slot(), slots, length));
+            let resized = self.with_parked_evd(evd, |queue| {
+                let length = length?;
+                if !L::PARKS {
+                    queue.poll(&self.shared, &mut deferred);
+                }
                 if queue.queued() > length {
                     return Err(
                         Error::invalid_state(Subtype::NoSubtype).because(Cause::BelowOutstanding)
@@ -253,8 +268,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if min_qlen > longest(backend) {
                     return Err(exhausted(Cause::AboveLimit));
                 }
-                let slots = slot::count(queue.flags, length);
-                let ring = self.take_event_slots(evd.slot(), slots, length);
+                if length > queue.depth && queue.completions.is_some()
+                    || queue.ring_length > MOST_MOVED
+                {
+                    self.check_unmasked(queue)?;
+                }
                 // A shorter queue can keep its slots.
                 if ring.is_none() && length > queue.ring_capacity {
                     return Err(exhausted(Cause::EventSlotsExhausted));
@@ -263,18 +281,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     && let Some(completions) = &mut queue.completions
                     && let Err(error) = backend.resize_completion_queue(completions, length)
                 {
-                    if let Some(ring) = ring {
-                        slot::give_back(&self.shared.events, ring, slots);
-                    }
                     return Err(backend_refused(error, Subtype::ResourceTevd));
                 }
                 queue.depth = queue.depth.max(length);
-                if let Some(ring) = ring {
-                    queue.move_ring(&self.shared.events, ring, slots);
-                }
                 queue.queue_length = length;
-                Ok(())
-            })
+                Ok(ring.map(|ring| queue.move_ring(&self.shared.events, ring, slots)))
+            });
+            let surplus = match resized {
+                Ok(former) => former,
+                Err(_) => ring.map(|ring| (ring, slots)),
+            };
+            if let Some((base, count)) = surplus {
+                slot::give_back(&self.shared.events, base, count);
+            }
+            resized.map(drop)
         });
         self.run_deferred(&mut deferred);
         resized
@@ -352,7 +372,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EVF-01..04, CNW-05
     pub fn evd_free(&self, evd: EvdId) -> Result<()> {
         let mut deferred = Deferred::default();
-        let freed = self.control.with(|control| {
+        let freed = self.controlled(|control| {
             self.with_evd(evd, &mut deferred, |queue, _| {
                 if queue.streams != 0 || evd == self.async_evd {
                     return Err(Error::invalid_state(Subtype::InvalidStateEvdInUse)
@@ -361,9 +381,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 queue.check_no_waiter()
             })?;
             // The consumer can no longer answer the queued requests, so their peers get a refusal.
-            while let Ok(Some(cr)) = self.with_evd(evd, &mut deferred, |queue, _| {
-                Ok(queue.take_request(&self.shared.events))
-            }) {
+            while let Ok(Some(cr)) =
+                self.with_parked_evd(evd, |queue| Ok(queue.take_request(&self.shared.events)))
+            {
                 self.destroy_cr_at(control, cr.slot(), &mut deferred);
             }
             self.destroy_evd_at(control, evd.slot(), &mut deferred);
@@ -383,9 +403,27 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f(&mut *self.lock_evd(evd)?, deferred)
     }
 
+    /// Runs `f` on a live dispatcher while it is parked. Needs the control lock.
+    fn with_parked_evd<R>(
+        &self,
+        evd: EvdId,
+        f: impl FnOnce(&mut EvdQueue<B::CompletionQueue>) -> Result<R>,
+    ) -> Result<R> {
+        let refused = || evd.refused(self.shared.instance);
+        let slot = self.shared.event_dispatchers.get(evd.index());
+        self.with_parked(slot.ok_or_else(refused)?, |queue| {
+            if queue.id != evd || evd.is_null() {
+                return Err(refused());
+            }
+            f(queue)
+        })
+    }
+
     fn lock_evd(&self, evd: EvdId) -> Result<Guard<'_, L, EvdQueue<B::CompletionQueue>>> {
         if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
-            let queue = slot.queue.lock();
+            let Some(queue) = slot.queue.lock_unparked() else {
+                return Err(busy(Subtype::ResourceTevd));
+            };
             if queue.id == evd && !evd.is_null() {
                 return Ok(queue);
             }
@@ -417,10 +455,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(index)) else {
             return;
         };
-        let (evd, cno, completions) = slot.queue.with(|queue| {
-            if let Some(waker) = queue.end_wait() {
-                deferred.wake(waker);
-            }
+        // With its waiter gone, it can be parked.
+        if let Some(waker) = slot.queue.with(EvdQueue::end_wait) {
+            deferred.wake(waker);
+        }
+        let (evd, cno, completions) = self.with_parked(slot, |queue| {
             (queue.id, queue.cno, queue.discard(&self.shared))
         });
         self.shared.event_dispatchers.give_back(evd.handle());

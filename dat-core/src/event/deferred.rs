@@ -49,6 +49,14 @@ impl Pending {
     pub(crate) const OVERFLOW: Self = Self(2);
     /// A failure of the dispatcher's completion queue.
     pub(crate) const FAILURE: Self = Self(4);
+    /// A look at the completion queue, which was not armed.
+    pub(crate) const LOOK: Self = Self(8);
+    /// A look at a dispatcher that refused a call while it was parked.
+    pub(crate) const REFUSED: Self = Self(16);
+
+    pub(crate) const fn add(&mut self, what: Self) {
+        self.0 |= what.0;
+    }
 
     pub(crate) const fn contains(self, what: Self) -> bool {
         self.0 & what.0 != 0
@@ -88,8 +96,8 @@ impl Deferred {
     }
 
     #[cold]
-    fn keep_pending(&mut self, pending: &mut Pending, what: Pending) {
-        pending.0 |= what.0;
+    pub(super) fn keep_pending(&mut self, pending: &mut Pending, what: Pending) {
+        pending.add(what);
         self.any_pending = true;
     }
 

@@ -1,5 +1,7 @@
 //! Dequeuing events without waiting, and posting software events.
 
+use super::Deferred;
+use super::completion::Polled;
 use super::event::Event;
 use super::queue::{EvdQueue, Head};
 use crate::adapter::Ia;
@@ -41,11 +43,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// ```
     #[inline]
     pub fn evd_dequeue(&self, evd: EvdId) -> Result<Event> {
-        let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
-            return Err(evd.refused(self.shared.instance));
-        };
-        let mut queue = slot.queue.lock();
-        if !cfg!(feature = "compact") && queue.open == evd {
+        if cfg!(feature = "compact") {
+            return self.dequeue_compact(evd);
+        }
+        let mut queue = self.lock_dispatcher(evd)?;
+        if queue.open == evd {
             match queue.take_success(&self.shared) {
                 Head::Success(completion) => return Ok(Event::Dto(completion)),
                 Head::Empty => {
@@ -58,22 +60,74 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.dequeue_slow(queue, evd)
     }
 
-    /// Dequeues on the slow way: any event, a failure, completions without an event.
-    #[cold]
+    /// Locks a dispatcher; QUEUE_EMPTY if it is parked. Does not check that it is live.
+    #[inline(always)]
+    fn lock_dispatcher(&self, evd: EvdId) -> Result<Guard<'_, L, EvdQueue<B::CompletionQueue>>> {
+        let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
+            return Err(evd.refused(self.shared.instance));
+        };
+        slot.queue.lock_unparked().ok_or(Error::queue_empty())
+    }
+
+    /// Dequeues on the slow way only. Its frame is made before the lock masks interrupts.
     #[inline(never)]
-    fn dequeue_slow(
-        &self,
-        mut queue: Guard<'_, L, EvdQueue<B::CompletionQueue>>,
+    fn dequeue_compact(&self, evd: EvdId) -> Result<Event> {
+        self.dequeue_slow(self.lock_dispatcher(evd)?, evd)
+    }
+
+    /// Dequeues on the slow way: any event, a failure, completions without an event.
+    #[cfg_attr(not(feature = "compact"), cold, inline(never))]
+    #[cfg_attr(feature = "compact", inline(always))]
+    fn dequeue_slow<'a>(
+        &'a self,
+        mut queue: Guard<'a, L, EvdQueue<B::CompletionQueue>>,
         evd: EvdId,
     ) -> Result<Event> {
-        let outcome = queue.dequeue(evd, &self.shared);
-        drop(queue);
+        let mut patience = queue.depth;
+        let outcome = loop {
+            let mut polled = None;
+            let outcome = queue.dequeue(evd, &self.shared, &mut polled);
+            drop(queue);
+            let Some(polled) = polled else {
+                break outcome;
+            };
+            if let Some(event) = self.event_of_polled(evd, &polled) {
+                break Ok(event);
+            }
+            // It has no event. The next one is polled in a section of its own.
+            match self.lock_dispatcher(evd) {
+                Ok(next) if patience != 0 => queue = next,
+                _ => break outcome,
+            }
+            patience = patience.wrapping_sub(1);
+        };
         match &outcome {
             Ok(event) if failed(event) => self.break_connection_after(event),
             Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),
+            Err(error) if L::PARKS && error.cause() == Cause::Busy => {
+                self.note_missed();
+                // A call of the data path that was interrupted looks at nothing at its end.
+                self.interrupt_handle().notify();
+                return Err(Error::queue_empty());
+            }
             _ => {}
         }
         outcome
+    }
+
+    /// Returns the event of a completion that was polled before the lock was released, if any.
+    fn event_of_polled(&self, evd: EvdId, polled: &Polled) -> Option<Event> {
+        let Polled {
+            completion,
+            immediate,
+            bind,
+        } = polled;
+        if let Some(bind) = bind {
+            self.shared.bind_completed(*bind, completion.status);
+        }
+        let slot = self.shared.event_dispatchers.get(evd.index())?;
+        let event = || self.shared.event_of(completion, *immediate, bind.is_some());
+        slot.queue.while_locked(event)
     }
 
     /// Queues a software event with the consumer's value, which the core never dereferences.
@@ -87,6 +141,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline]
     pub fn evd_post_se(&self, evd: EvdId, pointer: u64) -> Result<()> {
         if !cfg!(feature = "compact")
+            && !L::PARKS
             && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
         {
             let mut queue = slot.queue.lock();
@@ -109,6 +164,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts a software event that ends a wait or notifies, or returns the error.
     #[inline(never)]
     fn evd_post_se_slow(&self, evd: EvdId, pointer: u64) -> Result<()> {
+        if L::PARKS
+            && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
+        {
+            let mut deferred = Deferred::default();
+            self.poll_slot(slot, &mut deferred);
+            self.run_deferred(&mut deferred);
+        }
         self.on_evd(evd, |queue, deferred| {
             if !queue.flags.contains(EvdFlags::SOFTWARE) {
                 return Err(Error::invalid_argument(1)
@@ -125,20 +187,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Breaks the connection of a failed transfer or bind (DTO-12, RMB-22).
     ///
-    /// A flushed one has no connection any longer. No lock may be held.
+    /// A flushed one has no connection any longer. No lock may be held. Where the lock parks, the
+    /// next `progress` breaks it: the caller may be an interrupt handler.
     #[cold]
     pub(super) fn break_connection_after(&self, event: &Event) {
-        match event {
-            Event::Dto(completion) if breaks_connection(completion.status) => {
-                self.connection_failed(completion.ep);
-            }
-            Event::RmrBind(completion) if breaks_connection(completion.status) => {
-                self.connection_failed(completion.ep);
-            }
-            Event::Extended(completion) if breaks_connection(completion.status) => {
-                self.connection_failed(completion.ep);
-            }
-            _ => {}
+        let (ep, status) = match event {
+            Event::Dto(completion) => (completion.ep, completion.status),
+            Event::RmrBind(completion) => (completion.ep, completion.status),
+            Event::Extended(completion) => (completion.ep, completion.status),
+            _ => return,
+        };
+        if !breaks_connection(status) {
+            return;
+        }
+        if L::PARKS {
+            self.note_failed_connection(ep);
+        } else {
+            self.connection_failed(ep);
         }
     }
 

@@ -43,11 +43,11 @@ pub use event::{
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use own_sleep::{OnEvent, OwnSleep};
 pub use queue::EvdSlot;
-pub(crate) use queue::{EvdConfig, Head};
+pub(crate) use queue::{ARMING_ROUNDS, EvdConfig, EvdQueue, Head, ReadyWalk};
 #[cfg(feature = "std")]
 pub use sleepers::Sleepers;
 pub use slot::EventSlot;
-pub(crate) use stream::OwnWait;
+pub(crate) use stream::{Look, OwnWait};
 #[cfg(feature = "std")]
 pub use thread_wait::ThreadWait;
 pub use wait::{EvdWait, Expired, Wait, Waited, WakeReason};

@@ -2,6 +2,7 @@
 
 use core::task::Waker;
 
+use super::completion::Polled;
 use super::event::{DtoCompletion, Event};
 use super::slot::{self, EventSlot};
 use super::{Deferred, Pending};
@@ -9,13 +10,13 @@ use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
 use crate::id::{EvdId, Index};
-use crate::record::NO_RECORD;
+use crate::record::{NO_RECORD, RecordSlot};
 use crate::shared::Shared;
 use crate::storage::VisitLink;
 use crate::sync::{Mutex, RawLock};
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.
-const ARMING_ROUNDS: u32 = 16;
+pub(crate) const ARMING_ROUNDS: u32 = 16;
 
 /// Slot for one event dispatcher.
 ///
@@ -41,6 +42,36 @@ impl<C, L: RawLock> EvdSlot<C, L> {
     /// Returns true if the slot holds a dispatcher.
     pub(crate) fn is_live(&self) -> bool {
         self.queue.with(|queue| !queue.id.is_null())
+    }
+}
+
+/// A walk through the ready completions of a dispatcher, which may release the lock at each step.
+///
+/// Needs the control lock: only dequeues remove completions during the walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadyWalk {
+    /// Index of the last record that was left in the list.
+    previous: u32,
+    /// Number of completions that left the list or precede the next one.
+    pub(crate) position: u32,
+    /// The position after those that were in the list at the start.
+    end: u32,
+}
+
+impl ReadyWalk {
+    /// Creates a walk from the start of a dispatcher's list.
+    pub(crate) const fn of<C>(queue: &EvdQueue<C>) -> Self {
+        Self {
+            previous: NO_RECORD,
+            position: queue.ready_left,
+            end: queue.ready_joined,
+        }
+    }
+
+    /// Steps over the record with this index.
+    fn step(&mut self, index: u32) {
+        self.previous = index;
+        self.position = self.position.wrapping_add(1);
     }
 }
 
@@ -381,7 +412,15 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Removes the first event, polling the device if necessary.
-    pub(crate) fn dequeue<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
+    ///
+    /// Where the lock parks, QUEUE_EMPTY with a `polled` completion if its event must be made after
+    /// the lock is released.
+    pub(crate) fn dequeue<B, L>(
+        &mut self,
+        evd: EvdId,
+        shared: &Shared<'_, B, L>,
+        polled: &mut Option<Polled>,
+    ) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -393,25 +432,45 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
         // Skips completions without an event (suppressed, stale). The limit returns control to the
         // caller if the device delivers nothing else.
-        for _ in 0..self.depth {
+        let most = if L::PARKS { 1 } else { self.depth };
+        for _ in 0..most {
             let Some(queue) = &mut self.completions else {
                 break;
             };
             if self.failure.is_some() {
                 break;
             }
-            match queue.poll().transpose() {
-                Some(Ok(completion)) => {
-                    if let Some(event) = shared.event_of(&completion, queue.immediate()) {
+            // Matched in place, so that the completion is not copied.
+            match &queue.poll() {
+                Ok(Some(completion)) => {
+                    let immediate = queue.immediate();
+                    if let Some(event) = shared.plain_event_of(completion, immediate) {
+                        return Ok(event);
+                    }
+                    if L::PARKS {
+                        *polled = Some(Polled {
+                            completion: *completion,
+                            immediate,
+                            bind: shared.claim_bind(completion),
+                        });
+                        return Err(Error::queue_empty());
+                    }
+                    if let Some(event) = shared.event_of(completion, immediate, false) {
                         return Ok(event);
                     }
                 }
-                Some(Err(failure)) => {
-                    self.fail(failure);
+                Err(failure) => {
+                    self.fail(*failure);
                     // The cause makes the caller report the failure, once.
                     return Err(Error::queue_empty().because(Cause::DeviceGone));
                 }
-                None => break,
+                Ok(None) => {
+                    if L::PARKS && queue.was_refused() {
+                        self.pending.add(Pending::REFUSED);
+                        return Err(Error::queue_empty().because(Cause::Busy));
+                    }
+                    break;
+                }
             }
         }
         self.overflowed = false;
@@ -457,17 +516,34 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         let mut patience = self.depth.saturating_add(1);
-        while patience != 0 && self.failure.is_none() {
+        while patience != 0 && self.poll_next(shared, deferred) {
             patience = patience.wrapping_sub(1);
-            let Some(completions) = &mut self.completions else {
-                return;
-            };
-            let Some(polled) = completions.poll().transpose() else {
-                return;
-            };
-            let immediate = completions.immediate();
-            self.take_polled(polled, immediate, shared, deferred);
         }
+    }
+
+    /// Polls one completion into the list of ready ones; returns false if there is none.
+    #[inline(always)]
+    pub(crate) fn poll_next<B, L>(
+        &mut self,
+        shared: &Shared<'_, B, L>,
+        deferred: &mut Deferred,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        if self.failure.is_some() {
+            return false;
+        }
+        let Some(completions) = &mut self.completions else {
+            return false;
+        };
+        let Some(polled) = completions.poll().transpose() else {
+            return false;
+        };
+        let immediate = completions.immediate();
+        self.take_polled(polled, immediate, shared, deferred);
+        true
     }
 
     /// Queues and announces a polled completion, or records and reports a failure.
@@ -502,7 +578,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     /// Arms the completion queue if a waiter or an enabled notification object needs it.
     ///
     /// A waiter needs it while its condition does not hold. Completions that arrive before the
-    /// arming are polled and announced.
+    /// arming are polled and announced; where the lock parks, by `run_deferred`.
     pub(crate) fn keep_armed<B, L>(&mut self, shared: &Shared<'_, B, L>, deferred: &mut Deferred)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -526,6 +602,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
             };
             match completions.arm(solicited_only) {
                 Armed::Armed => self.armed = true,
+                Armed::Missed if L::PARKS => {
+                    return deferred.keep_pending(&mut self.pending, Pending::LOOK);
+                }
                 Armed::Missed => self.poll(shared, deferred),
             }
         }
@@ -541,7 +620,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Resets the configuration after the last endpoint stream; the next stream sets it.
-    pub(crate) fn unfix_config<B, L>(&mut self, shared: &Shared<'_, B, L>)
+    ///
+    /// Returns true if the completion queue must be armed again.
+    pub(crate) fn unfix_config<B, L>(&mut self, shared: &Shared<'_, B, L>) -> bool
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -550,9 +631,14 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.config = None;
         self.refresh();
         if !(narrow && self.armed) {
-            return;
+            return false;
+        }
+        if L::PARKS {
+            self.pending.add(Pending::LOOK);
+            return true;
         }
         self.arm_for_all(shared);
+        false
     }
 
     /// Arms a queue, armed for solicited completions only, for all completions.
@@ -614,43 +700,99 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.ready_joined = self.ready_joined.wrapping_add(1);
     }
 
-    /// Drops the ready completions of one endpoint slot and frees their records.
-    pub(crate) fn forget_endpoint<B, L>(&mut self, endpoint: Index, shared: &Shared<'_, B, L>)
+    /// Returns the next ready completion of a walk, and the index of its record.
+    ///
+    /// Leaves out those that were dequeued since the last step.
+    fn next_ready<'r, B, L>(
+        &self,
+        walk: &mut ReadyWalk,
+        shared: &'r Shared<'_, B, L>,
+    ) -> Option<(u32, &'r RecordSlot)>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        let mut index = core::mem::replace(&mut self.ready_first, NO_RECORD);
-        self.ready_last = NO_RECORD;
-        let before = core::mem::take(&mut self.ready_length);
-        for _ in 0..before {
-            let Some(record) = shared.records.get(index as usize) else {
-                break;
-            };
-            let next = record.next();
+        if walk.position.wrapping_sub(self.ready_left) as i32 <= 0 {
+            walk.previous = NO_RECORD;
+            walk.position = self.ready_left;
+        }
+        if walk.end.wrapping_sub(walk.position) as i32 <= 0 {
+            return None;
+        }
+        let index = match shared.records.get(walk.previous as usize) {
+            Some(previous) => previous.next(),
+            None => self.ready_first,
+        };
+        Some((index, shared.records.get(index as usize)?))
+    }
+
+    /// Steps to the first ready completion of an endpoint slot, or to the end of the list.
+    ///
+    /// Returns true if the lock must be released before the next step.
+    pub(crate) fn find_endpoint<B, L>(
+        &self,
+        endpoint: Index,
+        walk: &mut ReadyWalk,
+        shared: &Shared<'_, B, L>,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        while let Some((index, record)) = self.next_ready(walk, shared) {
             if shared.endpoint_of(record) == Some(endpoint) {
+                break;
+            }
+            walk.step(index);
+            if L::PARKS {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Drops the ready completions of one endpoint slot and frees their records.
+    ///
+    /// Returns true if the lock must be released before the next step. Needs the control lock.
+    pub(crate) fn forget_endpoint<B, L>(
+        &mut self,
+        endpoint: Index,
+        walk: &mut ReadyWalk,
+        shared: &Shared<'_, B, L>,
+    ) -> bool
+    where
+        B: crate::backend::Backend<CompletionQueue = C>,
+        L: RawLock,
+    {
+        while let Some((index, record)) = self.next_ready(walk, shared) {
+            if shared.endpoint_of(record) == Some(endpoint) {
+                match shared.records.get(walk.previous as usize) {
+                    Some(previous) => previous.set_next(record.next()),
+                    None => self.ready_first = record.next(),
+                }
+                if self.ready_last == index {
+                    self.ready_last = walk.previous;
+                }
                 let _event = shared.take_event(record, index);
+                self.ready_length = self.ready_length.wrapping_sub(1);
+                self.ready_joined = self.ready_joined.wrapping_sub(1);
+                walk.end = walk.end.wrapping_sub(1);
                 // Other events are ordered by the number of completions before them, so later ones
                 // move up by one.
-                let position = self.ready_left.wrapping_add(self.ready_length);
                 for offset in 0..self.ring_length {
                     if let Some(slot) = self.ring_slot(&shared.events, offset)
-                        && slot.after().wrapping_sub(position) as i32 > 0
+                        && slot.after().wrapping_sub(walk.position) as i32 > 0
                     {
                         slot.set_after(slot.after().wrapping_sub(1));
                     }
                 }
-                self.ready_joined = self.ready_joined.wrapping_sub(1);
             } else {
-                record.set_next(NO_RECORD);
-                match shared.records.get(self.ready_last as usize) {
-                    Some(last) => last.set_next(index),
-                    None => self.ready_first = index,
-                }
-                self.ready_last = index;
-                self.ready_length = self.ready_length.wrapping_add(1);
+                walk.step(index);
             }
-            index = next;
+            if L::PARKS {
+                return true;
+            }
         }
+        false
     }
 }

@@ -3,9 +3,9 @@
 use super::Deferred;
 use super::event::Event;
 use super::queue::EvdQueue;
-use super::slot::{self, EventSlot};
+use super::slot::EventSlot;
 use crate::backend::CompletionQueue;
-use crate::id::{CrId, Index};
+use crate::id::CrId;
 use crate::shared::Shared;
 use crate::storage::Runs;
 use crate::sync::RawLock;
@@ -19,7 +19,14 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Moves the ring to another run of slots, which has room for the queued events.
-    pub(crate) fn move_ring(&mut self, events: &Runs<'_, EventSlot>, base: u32, capacity: u32) {
+    ///
+    /// Returns the former run, which the caller gives back.
+    pub(crate) fn move_ring(
+        &mut self,
+        events: &Runs<'_, EventSlot>,
+        base: u32,
+        capacity: u32,
+    ) -> (u32, u32) {
         for offset in 0..self.ring_length {
             let from = self.ring_slot(events, offset);
             let to = events.get(base.wrapping_add(offset) as usize);
@@ -27,10 +34,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
                 to.copy_from(from);
             }
         }
-        slot::give_back(events, self.ring_base, self.ring_capacity);
-        self.ring_base = base;
-        self.ring_capacity = capacity;
+        let former = (self.ring_base, self.ring_capacity);
+        (self.ring_base, self.ring_capacity) = (base, capacity);
         self.ring_head = 0;
+        former
     }
 
     /// Removes ring events up to the first connection request and returns it.
@@ -60,7 +67,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        self.poll(shared, deferred);
+        // Where the lock parks, the caller has polled before it took the lock.
+        if !L::PARKS {
+            self.poll(shared, deferred);
+        }
         self.push_ahead(event, shared, deferred)
     }
 
@@ -97,10 +107,12 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Queues an endpoint's ESTABLISHED before all its completions, polled ones included.
+    ///
+    /// `after` is the position of the first of them in the list of ready completions.
     pub(crate) fn push_established<B, L>(
         &mut self,
         event: &Event,
-        endpoint: Index,
+        after: u32,
         shared: &Shared<'_, B, L>,
         deferred: &mut Deferred,
     ) -> bool
@@ -110,18 +122,6 @@ impl<C: CompletionQueue> EvdQueue<C> {
     {
         if !self.push_ahead(event, shared, deferred) {
             return false;
-        }
-        let mut after = self.ready_left;
-        let mut index = self.ready_first;
-        for _ in 0..self.ready_length {
-            let Some(record) = shared.records.get(index as usize) else {
-                break;
-            };
-            if shared.endpoint_of(record) == Some(endpoint) {
-                break;
-            }
-            after = after.wrapping_add(1);
-            index = record.next();
         }
         // Ring events are ordered by the number of completions before them: those with a higher
         // number move one slot towards the end.

@@ -1,13 +1,26 @@
 //! Streams that feed event dispatchers, and the events of their completion queues.
 
 use super::Deferred;
+use super::EvdSlot;
 use super::queue::{EvdConfig, EvdQueue};
 use crate::adapter::Ia;
-use crate::backend::{Backend, CompletionQueue, backend_refused};
+use crate::backend::{Backend, backend_refused};
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::flags::EvdFlags;
 use crate::id::{EvdId, Index};
 use crate::sync::RawLock;
+
+/// Reason for a look at a completion queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It may have completions, each of which notifies for itself.
+    Any,
+    /// An earlier polled completion may have been the solicited one, so any queued event notifies.
+    Solicited,
+    /// The dispatcher refused calls while it was parked. So any queued event notifies, except a
+    /// waiter: none was refused, and it may have a condition of its own (EVW-11).
+    AfterParking,
+}
 
 /// A wait that polls its dispatcher next.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +55,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .event_dispatchers
             .get(evd.index())
             .ok_or_else(refused)?;
-        slot.queue.with(|queue| {
+        self.with_parked(slot, |queue| {
             if queue.id != evd || evd.is_null() {
                 return Err(refused());
             }
@@ -70,7 +83,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         Error::insufficient_resources(Subtype::ResourceTevd)
                             .because(Cause::AboveLimit),
                     )?;
-                    queue.set_capacity(backend, capacity)?;
+                    self.set_capacity(queue, backend, capacity)?;
                     queue.config = Some(config);
                     queue.refresh();
                     queue.endpoint_streams = queue.endpoint_streams.saturating_add(1);
@@ -97,9 +110,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) else {
             return Ok(());
         };
-        slot.queue.with(|queue| {
+        self.with_parked(slot, |queue| {
             let capacity = queue.capacity.saturating_sub(old).saturating_add(new);
-            queue.set_capacity(backend, capacity)
+            self.set_capacity(queue, backend, capacity)
         })
     }
 
@@ -114,8 +127,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if let Some(capacity) = endpoint_capacity {
                     queue.capacity = queue.capacity.saturating_sub(capacity);
                     queue.endpoint_streams = queue.endpoint_streams.saturating_sub(1);
-                    if queue.endpoint_streams == 0 {
-                        queue.unfix_config(&self.shared);
+                    if queue.endpoint_streams == 0 && queue.unfix_config(&self.shared) {
+                        self.note_missed();
                     }
                 }
             });
@@ -140,22 +153,49 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Handles the event of an armed completion queue: polls it, announces and arms it again.
     ///
-    /// `solicited`: an earlier polled completion may have been the solicited one, so any queued
-    /// event notifies. No lock may be held.
+    /// No lock may be held.
     pub(crate) fn completions_arrived(&self, queue: Index, solicited: bool) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(queue)) {
             let mut deferred = Deferred::default();
-            slot.queue.with(|queue| {
-                queue.armed = false;
-                queue.poll(&self.shared, &mut deferred);
-                // A dequeued event needs no notification.
-                if solicited && queue.queued() != 0 {
-                    queue.announce(true, &mut deferred);
-                }
-                queue.keep_armed(&self.shared, &mut deferred);
-            });
+            let look = if solicited {
+                Look::Solicited
+            } else {
+                Look::Any
+            };
+            self.look_at(slot, look, &mut deferred);
             self.run_deferred(&mut deferred);
         }
+    }
+
+    /// Polls a dispatcher's completion queue, announces events and arms it again.
+    ///
+    /// The end of its parking comes back to a dispatcher that is parked.
+    pub(crate) fn look_at(
+        &self,
+        slot: &EvdSlot<B::CompletionQueue, L>,
+        look: Look,
+        deferred: &mut Deferred,
+    ) {
+        if L::PARKS {
+            self.poll_slot(slot, deferred);
+        }
+        let Some(mut queue) = slot.queue.lock_unparked() else {
+            return;
+        };
+        queue.armed = false;
+        if !L::PARKS {
+            queue.poll(&self.shared, deferred);
+        }
+        let notifies = match look {
+            Look::Any => false,
+            Look::Solicited => true,
+            Look::AfterParking => queue.waiter.is_none(),
+        };
+        // A dequeued event needs no notification.
+        if notifies && queue.queued() != 0 {
+            queue.announce(true, deferred);
+        }
+        queue.keep_armed(&self.shared, deferred);
     }
 
     /// As `completions_arrived`, for the wait `own`, which polls its dispatcher next.
@@ -165,7 +205,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn completions_arrived_for(&self, own: OwnWait, queue: Index, solicited: bool) {
         let slot = self.shared.event_dispatchers.get(usize::from(queue));
         let waker = slot.filter(|_| own.evd == queue).and_then(|slot| {
-            let mut queue = slot.queue.lock();
+            let mut queue = slot.queue.lock_unparked()?;
             // Another wait may have replaced it and needs the announcement.
             queue.takes_next(own.serial).then(|| {
                 queue.armed = false;
@@ -177,23 +217,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.completions_arrived(queue, solicited);
         }
     }
-}
 
-impl<C: CompletionQueue> EvdQueue<C> {
-    /// Sets how many completions may be outstanding, and makes room for them.
-    fn set_capacity<B>(&mut self, backend: &mut B, capacity: u32) -> Result<()>
-    where
-        B: Backend<CompletionQueue = C>,
-    {
-        if capacity > self.depth {
-            if let Some(completions) = &mut self.completions {
+    /// Sets how many completions may be outstanding at a dispatcher, and makes room for them.
+    ///
+    /// Needs the control lock, and `queue` from `with_parked`.
+    fn set_capacity(
+        &self,
+        queue: &mut EvdQueue<B::CompletionQueue>,
+        backend: &mut B,
+        capacity: u32,
+    ) -> Result<()> {
+        if capacity > queue.depth {
+            self.check_unmasked(queue)?;
+            if let Some(completions) = &mut queue.completions {
                 backend
                     .reserve_completions(completions, capacity)
                     .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
             }
-            self.depth = capacity;
+            queue.depth = capacity;
         }
-        self.capacity = capacity;
+        queue.capacity = capacity;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use core::task::{Context, Poll, Waker};
 
 use super::dequeue::failed;
 use super::event::Event;
-use super::queue::{EvdConfig, EvdSlot, Head};
+use super::queue::{EvdConfig, EvdQueue, EvdSlot, Head};
 use super::{Deferred, OwnWait};
 use crate::adapter::{EVENTS_PER_CALL, Ia};
 use crate::backend::Backend;
@@ -138,7 +138,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     #[inline]
     pub fn evd_wait_now(&self, evd: EvdId, threshold: i32) -> Option<Waited> {
         let slot = self.shared.event_dispatchers.get(evd.index())?;
-        let mut queue = slot.queue.lock();
+        let mut queue = slot.queue.lock_unparked()?;
         if queue.open == evd
             && queue.quick
             && threshold == 1
@@ -155,6 +155,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Checks and starts a wait; returns its serial number.
     #[inline(never)]
     fn begin_wait(&self, evd: EvdId, threshold: i32) -> Result<u32> {
+        if L::PARKS {
+            self.poll_at(evd.slot());
+        }
         self.on_evd(evd, |queue, deferred| {
             if !queue.waitable {
                 return Err(Error::invalid_state(Subtype::InvalidStateEvdUnwaitable));
@@ -183,7 +186,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 return Err(Error::invalid_state(config).because(Cause::ThresholdNotAllowed));
             }
             let serial = queue.begin_wait(threshold);
-            queue.poll(&self.shared, deferred);
+            if !L::PARKS {
+                queue.poll(&self.shared, deferred);
+            }
             queue.notify_waiter_of_queued();
             Ok(serial)
         })
@@ -348,7 +353,10 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         // Cloning or dropping a waker runs the consumer's code, so both happen outside the lock.
         let mut fresh = Some(waker.clone());
         let mut former = None;
-        let outcome = self.slot.queue.with(|queue| {
+        if L::PARKS {
+            self.ia.poll_slot(self.slot, &mut deferred);
+        }
+        let mut poll = |queue: &mut EvdQueue<B::CompletionQueue>| {
             if queue.id != self.evd {
                 return Poll::Ready(Err(Error::abort()));
             }
@@ -358,7 +366,9 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 )));
             }
             former = queue.change_waker(None);
-            queue.poll(shared, &mut deferred);
+            if !L::PARKS {
+                queue.poll(shared, &mut deferred);
+            }
             if !queue.is_due() && !queue.is_in_error() {
                 // The waker is stored before the arming: a completion after the arming must find
                 // it.
@@ -381,7 +391,14 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
             fresh = queue.end_wait();
             queue.keep_armed(shared, &mut deferred);
             Poll::Ready(outcome)
-        });
+        };
+        // A dispatcher with a waiter is never parked.
+        let outcome = match self.slot.queue.lock_unparked() {
+            Some(mut queue) => poll(&mut queue),
+            None => Poll::Ready(Err(Error::invalid_state(
+                Subtype::InvalidStateEvdUnwaitable,
+            ))),
+        };
         self.finished = outcome.is_ready();
         self.ia.run_deferred(&mut deferred);
         if let Poll::Ready(Ok(Waited { event, .. })) = &outcome
@@ -426,11 +443,16 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         let shared = &self.ia.shared;
         let mut deferred = Deferred::default();
         let mut former = None;
-        let outcome = self.slot.queue.with(|queue| {
+        if L::PARKS {
+            self.ia.poll_slot(self.slot, &mut deferred);
+        }
+        let mut expire = |queue: &mut EvdQueue<B::CompletionQueue>| {
             if self.finished || queue.id != self.evd {
                 return Err(Expired { queued: 0 });
             }
-            queue.poll(shared, &mut deferred);
+            if !L::PARKS {
+                queue.poll(shared, &mut deferred);
+            }
             let waits = queue.is_waiting(self.serial);
             // The count and the end of the wait are atomic: no event arrives between them.
             let taken = (waits && queue.is_due()).then(|| queue.take_queued(shared));
@@ -446,7 +468,12 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 }),
                 _ => Err(Expired { queued }),
             }
-        });
+        };
+        let outcome = match self.slot.queue.lock_unparked() {
+            Some(mut queue) => expire(&mut queue),
+            // As in `poll`: the wait has ended.
+            None => Err(Expired { queued: 0 }),
+        };
         self.finished = true;
         self.ia.run_deferred(&mut deferred);
         if let Ok(Waited { event, .. }) = &outcome

@@ -94,7 +94,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ///
     /// Spec: IAC-01..06, GEN-15
     pub fn shut(&self, flags: CloseFlags) -> Result<B> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.check_open()?;
             if flags == CloseFlags::Graceful && !self.count_left(control).is_empty() {
                 return Err(

@@ -2,7 +2,9 @@
 
 use crate::adapter::Ia;
 use crate::backend::{Backend, DeviceFailure};
-use crate::event::{AsyncEventKind, Deferred, Event, Pending, REASON_PRIMARY, contain_panic};
+use crate::event::{
+    ARMING_ROUNDS, AsyncEventKind, Deferred, Event, Look, Pending, REASON_PRIMARY, contain_panic,
+};
 use crate::id::{EvdId, Index};
 use crate::logging::notice;
 use crate::sync::RawLock;
@@ -12,7 +14,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Runs all deferred effects; no lock may be held.
     pub(crate) fn run_deferred(&self, deferred: &mut Deferred) {
         self.run_deferred_once(deferred);
+        let mut rounds = 0_u32;
         while core::mem::take(&mut deferred.any_pending) {
+            if L::PARKS && rounds == ARMING_ROUNDS {
+                // Completions keep arriving, or the device waits for the context that this one
+                // interrupts. Dispatchers keep what is pending.
+                self.note_missed();
+                return self.interrupt_handle().notify();
+            }
+            rounds = rounds.wrapping_add(1);
             self.run_pending(deferred);
             self.run_deferred_once(deferred);
         }
@@ -45,10 +55,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cold]
     fn run_pending(&self, deferred: &mut Deferred) {
         for slot in self.shared.event_dispatchers.made() {
-            let (evd, cno, failure, pending) = slot.queue.with(|queue| {
-                let pending = core::mem::take(&mut queue.pending);
-                (queue.id, queue.cno, queue.failure, pending)
-            });
+            // The end of its parking comes back to a dispatcher that is parked.
+            let Some(mut queue) = slot.queue.lock_unparked() else {
+                continue;
+            };
+            let pending = core::mem::take(&mut queue.pending);
+            let (evd, cno, failure) = (queue.id, queue.cno, queue.failure);
+            drop(queue);
+            if pending.contains(Pending::REFUSED) {
+                self.look_at(slot, Look::AfterParking, deferred);
+            } else if pending.contains(Pending::LOOK) {
+                self.look_at(slot, Look::Any, deferred);
+            }
             if pending.contains(Pending::FAILURE)
                 && let Some(failure) = failure
             {
@@ -86,6 +104,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             reason: REASON_PRIMARY,
         };
         if let Some(slot) = self.shared.event_dispatchers.get(self.async_evd.index()) {
+            // It is never parked.
             slot.queue.with(|queue| {
                 if queue.id == self.async_evd {
                     queue.push_final(&event, &self.shared, deferred);
@@ -100,8 +119,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if evd == self.async_evd {
             return;
         }
-        self.push_event(
-            self.async_evd,
+        self.push_async(
             &Event::Async {
                 kind: AsyncEventKind::EvdOverflow,
                 handle: evd.handle(),
@@ -111,9 +129,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         );
     }
 
+    /// Queues an event on the asynchronous dispatcher, if it is live.
+    pub(crate) fn push_async(&self, event: &Event, deferred: &mut Deferred) {
+        self.push_event(self.async_evd, event, deferred);
+    }
+
     /// Queues an unsolicited event on a dispatcher, if it is live.
     pub(crate) fn push_event(&self, evd: EvdId, event: &Event, deferred: &mut Deferred) {
         if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
+            // The asynchronous dispatcher is never parked.
             slot.queue.with(|queue| {
                 if queue.id == evd && !evd.is_null() {
                     queue.push_unsolicited(event, &self.shared, deferred);
@@ -122,9 +146,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// As `push_event`, by index: an object keeps its dispatcher alive.
+    /// Queues an event on the dispatcher of an object, which keeps it alive. Needs the control
+    /// lock.
     pub(crate) fn push_event_at(&self, evd: Index, event: &Event, deferred: &mut Deferred) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
+            if L::PARKS {
+                self.poll_slot(slot, deferred);
+            }
             slot.queue
                 .with(|queue| queue.push_unsolicited(event, &self.shared, deferred));
         }
@@ -132,11 +160,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Polls the completions of a dispatcher; no lock may be held.
     pub(crate) fn poll_at(&self, evd: Index) {
+        let mut deferred = Deferred::default();
+        self.poll_slot_at(evd, &mut deferred);
+        self.run_deferred(&mut deferred);
+    }
+
+    /// As `poll_at`, for callers that hold locks.
+    pub(crate) fn poll_slot_at(&self, evd: Index, deferred: &mut Deferred) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
-            let mut deferred = Deferred::default();
-            slot.queue
-                .with(|queue| queue.poll(&self.shared, &mut deferred));
-            self.run_deferred(&mut deferred);
+            self.poll_slot(slot, deferred);
         }
     }
 }

@@ -41,7 +41,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     where
         Self: 'a,
     {
-        let mut endpoint = slot.main.lock();
+        let mut endpoint = slot.main.lock_unparked()?;
         if endpoint.postable != ep {
             return None;
         }
@@ -76,7 +76,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     where
         Self: 'a,
     {
-        let mut side = slot.receive.lock();
+        let mut side = slot.receive.lock_unparked()?;
         if side.postable != ep {
             return None;
         }
@@ -108,7 +108,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     where
         Self: 'a,
     {
-        let mut shared = slot.main.lock();
+        let mut shared = slot.main.lock_unparked()?;
         if shared.id != srq {
             return None;
         }
@@ -134,7 +134,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Self: 'a,
     {
         debug_assert!(!evd.is_null(), "a free slot has the null handle");
-        let mut queue = slot.queue.lock();
+        let mut queue = slot.queue.lock_unparked()?;
         if queue.open != evd {
             return None;
         }

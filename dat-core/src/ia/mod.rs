@@ -3,6 +3,7 @@
 mod deferred;
 mod direct;
 mod in_place;
+mod parking;
 #[cfg(test)]
 mod tests;
 

@@ -7,15 +7,13 @@ use crate::backend::{
 use crate::connection::Incoming;
 use crate::endpoint::{Ending, Trigger};
 use crate::event::{
-    AsyncEventKind, ConnectionEventKind, Deferred, Event, OwnWait, REASON_SOFT_HIGH_WATERMARK,
+    ARMING_ROUNDS, AsyncEventKind, ConnectionEventKind, Deferred, Event, OwnWait,
+    REASON_SOFT_HIGH_WATERMARK,
 };
 use crate::flags::EndpointState;
 use crate::id::{EpId, Index};
 use crate::sync::RawLock;
 use crate::time::{Instant, first};
-
-/// Maximum attempts to arm a completion queue into which completions keep arriving.
-const ARMING_ROUNDS: u32 = 16;
 
 /// Part of a control event to handle after the control lock is released.
 enum Rest {
@@ -35,10 +33,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Events are replies and requests of peers, ends of connections, completions with a waiter,
     /// and watermarks. Handles at most 64 control events and returns the number of things done;
     /// call it again until that is 0. Call it regularly, and before dequeuing connection or
-    /// asynchronous events. A reply that has arrived counts even if its deadline has passed.
+    /// asynchronous events. A reply that has arrived counts even if its deadline has passed. In a
+    /// context that interrupts a control call it handles nothing and returns 0 (GEN-16).
     ///
     /// Spec: EPK-06..11, CRA-03, EPD-02, EPD-05, EPD-10, PSC-01, PSC-02, EPH-02, GEN-09
     pub fn progress(&self, now: Instant) -> usize {
+        // A context that interrupts a control call leaves it to that one.
+        if self.has_missed() && self.try_control().is_some() {
+            self.make_up();
+        }
         let mut handled = 0_usize;
         let mut quiet = false;
         while handled < EVENTS_PER_CALL && !quiet {
@@ -60,31 +63,42 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// `progress` without this test. A backend that cannot tell returns false.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.control.with(|control| {
-            !control.watch.pending && control.backend().is_ok_and(|backend| backend.is_quiet())
-        })
+        let Some(mut control) = self.try_control() else {
+            return false;
+        };
+        if self.has_missed() {
+            return false;
+        }
+        !control.watch.pending && control.backend().is_ok_and(|backend| backend.is_quiet())
     }
 
     /// Returns the time of the next `progress` if nothing else happens first.
     ///
+    /// In a context that interrupts a control call it is a time that has passed.
+    ///
     /// Spec: GEN-09
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.control.with(|control| {
-            let own = control.watch.earliest;
-            let device = control
-                .backend()
-                .ok()
-                .and_then(|backend| backend.next_deadline());
-            first(own, device)
-        })
+        let Some(mut control) = self.try_control() else {
+            return Some(Instant::ZERO);
+        };
+        let own = control.watch.earliest;
+        let device = control
+            .backend()
+            .ok()
+            .and_then(|backend| backend.next_deadline());
+        first(own, device)
     }
 
     /// Handles one control event; returns false if there is none.
     ///
     /// `own` is the caller's wait on a dispatcher, if it polls that dispatcher next.
+    #[cfg_attr(feature = "compact", inline(never))]
     pub(crate) fn handle_next(&self, now: Instant, own: Option<OwnWait>) -> bool {
         let mut deferred = None;
-        let rest = self.control.with(|control| {
+        let Some(mut control) = self.try_control() else {
+            return false;
+        };
+        let mut handle = |control: &mut Control<'_, B>| {
             let event = poll(control.backend().ok()?, now);
             // Inspected in place: a copy takes stack.
             Some(match event.as_ref()? {
@@ -99,7 +113,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 },
                 event => self.handle_event(control, event, deferred.get_or_insert_default()),
             })
-        });
+        };
+        let rest = handle(&mut control);
+        drop(control);
         if let Some(deferred) = &mut deferred {
             self.run_deferred(deferred);
         }
@@ -185,7 +201,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         handle,
                         reason: REASON_SOFT_HIGH_WATERMARK,
                     };
-                    self.push_event(self.async_evd, &event, deferred);
+                    self.push_async(&event, deferred);
                 }
             }
             ControlEvent::DeviceFailed => return Rest::DeviceFailed,
@@ -263,6 +279,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Reports the failure of the device and breaks all connections and attempts.
+    #[cold]
+    #[inline(never)]
     fn device_failed(&self) {
         let mut deferred = Deferred::default();
         self.report_catastrophe(&mut deferred);
@@ -287,9 +305,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Drains endpoints and, with `now`, ends attempts whose deadline has passed.
+    ///
+    /// Outlined: its locals are not needed while an event is handled.
+    #[cfg_attr(feature = "compact", inline(never))]
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
         let endpoints = &self.shared.endpoints;
-        let Some(mut scan) = self.control.with(|control| control.watch.begin_scan()) else {
+        let control = self.try_control();
+        // From here on the lock is waited for: whoever interrupts the scan ends its own calls
+        // first.
+        let Some(mut scan) = control.and_then(|mut control| control.watch.begin_scan()) else {
             return 0;
         };
         let mut handled = 0_usize;
@@ -298,9 +322,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .control
             .with(|control| control.watch.step(&mut scan, endpoints))
         {
-            let (ep, state, deadline) = slot
+            let Some((ep, state, deadline)) = slot
                 .main
-                .with(|endpoint| (endpoint.id, endpoint.state, endpoint.connection.deadline));
+                .lock_unparked()
+                .map(|endpoint| (endpoint.id, endpoint.state, endpoint.connection.deadline))
+            else {
+                // Another context changes it, perhaps the deadline: the next call looks again.
+                left = Some(first(left.flatten(), Some(Instant::ZERO)));
+                self.control.with(|control| control.watch.list(slot, index));
+                continue;
+            };
             let done = match (state, deadline) {
                 (EndpointState::DisconnectPending, _) if self.has_requests(ep) => {
                     // The look that finds the last completion may bring the end of the connection,
@@ -330,8 +361,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Ends an attempt whose deadline passed; returns false if it ended before.
     fn give_up(&self, ep: EpId, deadline: Instant) -> bool {
         let mut deferred = Deferred::default();
-        let ended = self.control.with(|control| {
-            self.with_endpoint(ep, |_, endpoint| {
+        let ended = self.controlled(|control| {
+            self.with_parked_endpoint(ep, |_, endpoint| {
                 if endpoint.connection.deadline != Some(deadline) {
                     return Ok(false);
                 }
@@ -358,8 +389,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn drain(&self, ep: EpId) -> bool {
         self.poll_requests(ep);
         let mut deferred = Deferred::default();
-        let ended = self.control.with(|control| {
-            self.with_endpoint(ep, |_, endpoint| {
+        let ended = self.controlled(|control| {
+            self.with_parked_endpoint(ep, |_, endpoint| {
                 if !endpoint.ring.is_idle(&self.shared.records) {
                     return Ok(false);
                 }
@@ -378,8 +409,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns true if requests of an endpoint have no completion yet.
     fn has_requests(&self, ep: EpId) -> bool {
         let records = &self.shared.records;
-        let has_any = self.with_endpoint(ep, |_, endpoint| Ok(!endpoint.ring.is_idle(records)));
-        has_any.unwrap_or(false)
+        let ring = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.ring));
+        ring.is_ok_and(|ring| !ring.is_idle(records))
     }
 
     /// Polls the completions of an endpoint's requests.
@@ -396,20 +427,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         };
         let mut deferred = Deferred::default();
-        let armed = slot.queue.with(|queue| {
-            for _ in 0..ARMING_ROUNDS {
-                queue.poll(&self.shared, &mut deferred);
-                let failed = queue.failure.is_some();
-                let Some(completions) = queue.completions.as_mut().filter(|_| !failed) else {
-                    // The queue returns no further completions.
-                    return true;
-                };
-                if completions.arm(false) == Armed::Armed {
-                    queue.armed = true;
-                    return true;
-                }
-            }
-            false
+        let armed = (0..ARMING_ROUNDS).any(|_| {
+            self.poll_slot(slot, &mut deferred);
+            let Some(mut queue) = slot.queue.lock_unparked() else {
+                // The end of the parking brings the next `progress`, which comes back.
+                return true;
+            };
+            let failed = queue.failure.is_some();
+            let Some(completions) = queue.completions.as_mut().filter(|_| !failed) else {
+                // The queue returns no further completions.
+                return true;
+            };
+            let armed = completions.arm(false) == Armed::Armed;
+            queue.armed |= armed;
+            armed
         });
         self.run_deferred(&mut deferred);
         if !armed {

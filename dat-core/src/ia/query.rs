@@ -1,7 +1,7 @@
 //! Queries of an adapter: attributes, objects, and kinds and contexts of handles.
 
 use super::ObjectsLeft;
-use crate::adapter::{Control, Ia};
+use crate::adapter::{Control, Ia, busy};
 use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::Backend;
 use crate::error::{Error, Parameter, Result, Subtype};
@@ -37,7 +37,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             provider,
             Error::invalid_argument(5).about(Parameter::Provider),
         )?;
-        self.control.with(|control| {
+        self.controlled(|control| {
             Ok(IaParam {
                 async_evd: self.async_evd,
                 ia: self.limits(control)?,
@@ -47,6 +47,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Counts the objects that the consumer has not freed and that prevent a graceful close.
+    ///
+    /// Not for a context that interrupts others: it would wait for them.
     ///
     /// Spec: IAC-03
     pub fn objects_left(&self) -> ObjectsLeft {
@@ -118,7 +120,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Replaces the context of an object by `change(context)`; returns the old one.
     fn with_context(&self, handle: Handle, change: impl FnOnce(u64) -> u64) -> Result<u64> {
         let shared = &self.shared;
-        let control = &self.control;
         let index = handle.index();
         let Some(kind) = handle.kind() else {
             return Err(handle.refused(HandleKind::Ia, shared.instance, Subtype::InvalidHandle1));
@@ -131,29 +132,28 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         match kind {
             HandleKind::Ia if handle == self.handle() => {
-                control.with(|control| swap(&mut control.context))
+                self.controlled(|control| swap(&mut control.context))
             }
             HandleKind::Ia => refused(),
-            HandleKind::Pz => {
-                control.with(|control| swap(&mut control.zone(PzId::from_handle(handle))?.context))
-            }
+            HandleKind::Pz => self
+                .controlled(|control| swap(&mut control.zone(PzId::from_handle(handle))?.context)),
             HandleKind::Rmr => self.with_remote_region(RmrId::from_handle(handle), |region| {
                 swap(&mut region.context)
             })?,
-            HandleKind::Psp => control.with(|control| {
+            HandleKind::Psp => self.controlled(|control| {
                 let found = control.public_service_point(PspId::from_handle(handle))?;
                 swap(&mut found.context)
             }),
-            HandleKind::Rsp => control.with(|control| {
+            HandleKind::Rsp => self.controlled(|control| {
                 let found = control.reserved_service_point(RspId::from_handle(handle))?;
                 swap(&mut found.context)
             }),
-            HandleKind::Cr => control.with(|control| {
+            HandleKind::Cr => self.controlled(|control| {
                 let found = control.connection_request(CrId::from_handle(handle))?;
                 swap(&mut found.context)
             }),
             // Regions are atomic words; the control lock serialises changes of the context.
-            HandleKind::Lmr => control.with(|_| match shared.local_regions.get(index) {
+            HandleKind::Lmr => self.controlled(|_| match shared.local_regions.get(index) {
                 Some(slot) if slot.is(LmrId::from_handle(handle), shared.instance) => {
                     let mut context = slot.consumer_context();
                     let old = swap(&mut context);
@@ -163,10 +163,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 _ => refused(),
             }),
             HandleKind::Evd => match shared.event_dispatchers.get(index) {
-                Some(slot) => slot.queue.with(|queue| match queue.id.handle() == handle {
-                    true => swap(&mut queue.context),
-                    false => refused(),
-                }),
+                Some(slot) => match slot.queue.lock_unparked() {
+                    Some(mut queue) if queue.id.handle() == handle => swap(&mut queue.context),
+                    Some(_) => refused(),
+                    None => Err(busy(Subtype::ResourceTevd)),
+                },
                 None => refused(),
             },
             HandleKind::Cno => match shared.notification_objects.get(index) {
@@ -177,19 +178,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 None => refused(),
             },
             HandleKind::Ep => match shared.endpoints.get(index) {
-                Some(slot) => slot
-                    .main
-                    .with(|endpoint| match endpoint.id.handle() == handle {
-                        true => swap(&mut endpoint.context),
-                        false => refused(),
-                    }),
+                Some(slot) => match slot.main.lock_unparked() {
+                    Some(mut endpoint) if endpoint.id.handle() == handle => {
+                        swap(&mut endpoint.context)
+                    }
+                    Some(_) => refused(),
+                    None => Err(busy(Subtype::ResourceTep)),
+                },
                 None => refused(),
             },
             HandleKind::Srq => match shared.shared_receive_queues.get(index) {
-                Some(slot) => slot.main.with(|queue| match queue.id.handle() == handle {
-                    true => swap(&mut queue.context),
-                    false => refused(),
-                }),
+                Some(slot) => match slot.main.lock_unparked() {
+                    Some(mut queue) if queue.id.handle() == handle => swap(&mut queue.context),
+                    Some(_) => refused(),
+                    None => Err(busy(Subtype::ResourceSrq)),
+                },
                 None => refused(),
             },
         }

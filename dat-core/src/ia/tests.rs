@@ -2,6 +2,7 @@
 
 mod close;
 mod contexts;
+mod interrupts;
 mod opening;
 mod progress;
 #[cfg(feature = "std")]

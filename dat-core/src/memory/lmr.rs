@@ -418,7 +418,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// # Ok(()) }) }
     /// ```
     pub fn lmr_create(&self, request: &LmrRequest) -> Result<LmrCreated> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.check_open()?;
             control.zone(request.pz)?;
             let (base, length) = match &request.memory {
@@ -514,7 +514,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: LMQ-01, GEN-08
     pub fn lmr_query(&self, lmr: LmrId, fields: LmrFields) -> Result<LmrParam> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let slot = self.live_region(lmr)?;
             check_fields(fields)?;
             let meta = slot.identity.meta();
@@ -566,7 +566,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn try_lmr_free(&self, lmr: LmrId) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let slot = self.live_region(lmr)?;
             if !slot.close() {
                 return Err(Error::invalid_state(Subtype::InvalidStateLmrInUse)

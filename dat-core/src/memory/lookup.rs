@@ -86,31 +86,29 @@ impl LmrSlot {
             .then_some(Cause::OutsideRegion)
     }
 
-    /// Returns true if a bind may open this segment.
+    /// Returns the seal of the region if a bind may open this segment, once its zone is compared.
     ///
-    /// The segment must not be empty and must lie in the region that it names. The region must be
-    /// in this zone and have the local privileges that the remote ones need.
+    /// The segment must not be empty and must lie in the region, which must have the local
+    /// privileges that the remote ones need. The seal is then that of the endpoint's zone, with the
+    /// segment's context.
     #[inline]
-    pub(crate) fn admits(
-        &self,
-        segment: &LmrTriplet,
-        zone_seal: u64,
-        remote: MemoryPrivileges,
-    ) -> bool {
-        let expected = zone_seal | u64::from(segment.context);
+    pub(crate) fn admits(&self, segment: &LmrTriplet, remote: MemoryPrivileges) -> Option<u64> {
         let reads = remote.contains(MemoryPrivileges::REMOTE_READ);
         let writes = remote.contains(MemoryPrivileges::REMOTE_WRITE);
-        self.contains(segment)
-            && (!reads || self.identity.seal(false) == expected)
-            && (!writes || self.identity.seal(true) == expected)
-            && (reads || writes || self.is_in(zone_seal, segment.context))
+        if !self.contains(segment) {
+            return None;
+        }
+        if !reads && !writes {
+            return Some(self.seal_of_any());
+        }
+        let seal = self.identity.seal(!reads);
+        (!(reads && writes) || self.identity.seal(true) == seal).then_some(seal)
     }
 
-    /// Returns true if the slot holds the region that `context` names, in this zone.
+    /// Returns the seal of the slot's region, whatever its privileges.
     #[cold]
-    fn is_in(&self, zone_seal: u64, context: u32) -> bool {
-        let (zone, _) = self.protection();
-        self.is_named(context) && self::zone_seal(zone) == zone_seal
+    fn seal_of_any(&self) -> u64 {
+        identity::seal(self.identity.context(), self.identity.meta())
     }
 
     /// Returns true if the segment lies in the range of this slot and is not empty.

@@ -60,7 +60,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// # Ok(()) }) }
     /// ```
     pub fn pz_create(&self) -> Result<PzId> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.check_open()?;
             let exhausted = Error::insufficient_resources(Subtype::ResourceProtectionDomain)
                 .because(Cause::TableFull);
@@ -100,7 +100,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: PZQ-01, GEN-08
     pub fn pz_query(&self, pz: PzId, fields: PzFields) -> Result<PzParam> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.zone(pz)?;
             check_fields(fields)?;
             Ok(PzParam { ia: self.handle() })
@@ -115,7 +115,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: PZF-01, PZF-02, GEN-15
     pub fn pz_free(&self, pz: PzId) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             if control.zone(pz)?.users != 0 {
                 return Err(Error::invalid_state(Subtype::InvalidStatePzInUse)
                     .because(Cause::StillReferenced));

@@ -164,7 +164,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: RMC-01, RMB-38
     pub fn rmr_create(&self, pz: PzId) -> Result<RmrId> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             control.check_open()?;
             let domain = control.zone(pz)?.domain;
             let exhausted = Error::insufficient_resources(Subtype::ResourceMemoryRegion)
@@ -208,7 +208,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: RMQ-01, GEN-08
     pub fn rmr_query(&self, rmr: RmrId, fields: RmrFields) -> Result<RmrParam> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             let (zone, latest) = self.with_remote_region(rmr, |region| {
                 (zone_of_seal(region.zone_seal), region.latest())
             })?;
@@ -232,7 +232,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: RMF-01, RMF-02
     pub fn rmr_free(&self, rmr: RmrId) -> Result<()> {
-        self.control.with(|control| {
+        self.controlled(|control| {
             self.with_remote_region(rmr, |_| ())?;
             self.destroy_rmr_at(control, rmr.slot());
             Ok(())

@@ -50,7 +50,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Ok(());
         }
         // The control lock keeps the regions alive from the check to the last byte.
-        self.control.with(|control| {
+        self.controlled(|control| {
             self.check_segments(segments)?;
             let backend = control.backend()?;
             fence(Ordering::SeqCst);

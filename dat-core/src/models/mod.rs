@@ -9,6 +9,7 @@
 mod bench;
 mod latch;
 mod lock;
+mod parking;
 mod posting;
 mod record;
 mod slot;

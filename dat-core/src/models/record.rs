@@ -12,9 +12,9 @@ use crate::id::EpId;
 use crate::record::{
     NO_RECORD, Owner, Posting, RecordKind, RecordSlot, Records, Report, allocate, list,
 };
-use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::loom_sync::set_under_way;
+use crate::sync::{HostLock, Mutex, Word64};
 
 const COOKIES: [u64; 2] = [0x1111, 0x2222];
 
@@ -176,5 +176,78 @@ fn nothing_handed_back_is_lost() {
         take();
         found.sort_unstable();
         assert_eq!(found, [7, 8]);
+    });
+}
+
+/// A completion that was polled before its queue was freed frees no record of the next owner.
+///
+/// Its record is claimed and returned under the dispatcher's lock, which the poll has released.
+#[test]
+fn a_polled_completion_is_stale_after_the_free() {
+    prove(None, || {
+        let dispatcher = Arc::new(Mutex::<HostLock, _>::new(()));
+        dispatcher.with(|()| ());
+        let bench = Bench::new();
+        let token = bench.post(0).unwrap();
+        let poller = {
+            let (bench, dispatcher) = (bench.clone(), dispatcher.clone());
+            thread::spawn(move || {
+                dispatcher.while_locked(|| {
+                    let record = &bench.records.made()[0];
+                    if record.claim(token) {
+                        assert_eq!(record.cookie(), COOKIES[0]);
+                        record.release();
+                        record.push_returned(0, &bench.returned);
+                    }
+                });
+            })
+        };
+        // As `destroy_srq_at`: what is neither posted nor on the list is with a dispatcher.
+        let record = &bench.records.made()[0];
+        if !record.rollback() && bench.returned.swap(NO_RECORD, Ordering::Acquire) == NO_RECORD {
+            dispatcher.with(|()| ());
+        }
+        record.clear_owner();
+        bench.returned.store(NO_RECORD, Ordering::Relaxed);
+        // The next queue posts it.
+        let next = bench.post(1).unwrap();
+        poller.join().unwrap();
+        assert!(record.is_posted() && record.claim(next));
+        assert_eq!(record.cookie(), COOKIES[1]);
+        assert_eq!(bench.returned.load(Ordering::Relaxed), NO_RECORD);
+    });
+}
+
+/// A claimed record that its queue takes back meanwhile is not freed again, when it is posted anew.
+///
+/// As a dequeue of a bind and `free_polled`.
+#[test]
+fn a_claimed_record_is_freed_once() {
+    prove(None, || {
+        let dispatcher = Arc::new(Mutex::<HostLock, _>::new(()));
+        dispatcher.with(|()| ());
+        let bench = Bench::new();
+        let token = bench.post(0).unwrap();
+        let record = &bench.records.made()[0];
+        assert!(record.claim(token));
+        let taker = {
+            let (bench, dispatcher) = (bench.clone(), dispatcher.clone());
+            thread::spawn(move || {
+                dispatcher.while_locked(|| {
+                    let record = &bench.records.made()[0];
+                    let cookie = record.cookie();
+                    if record.release_claimed(token) {
+                        assert_eq!(cookie, COOKIES[0]);
+                    }
+                });
+            })
+        };
+        record.release();
+        dispatcher.with(|()| ());
+        let next = bench.post(1).unwrap();
+        taker.join().unwrap();
+        assert!(record.claim(next));
+        assert_eq!(record.cookie(), COOKIES[1]);
+        assert!(record.release_claimed(next) && record.is_free());
     });
 }

@@ -286,7 +286,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns `most`, or less in Miri, whose time for a reference to slots grows with their number.
+    /// Returns `most`, or less in Miri, whose time for a reference to slots grows with their
+    /// number.
     const fn within(most: usize, in_miri: usize) -> usize {
         if cfg!(miri) { in_miri } else { most }
     }

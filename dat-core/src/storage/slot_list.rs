@@ -121,7 +121,10 @@ impl VisitList {
         index_of(self.first.swap(0, Ordering::AcqRel))
     }
 
-    /// Returns the slot after this one of a list that was taken. Needs the lock of its object.
+    /// Returns the slot after this one of a list that was taken.
+    ///
+    /// Needs the lock of its object, or take that lock afterwards: a context that found the link
+    /// has stored its waker by then.
     pub(crate) fn next(_: Index, link: &VisitLink) -> Option<Index> {
         link.0.take()
     }

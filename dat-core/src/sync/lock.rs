@@ -3,6 +3,9 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
+use super::Mark;
+use super::atomic::{AtomicBool, Ordering};
+
 /// Mutual exclusion.
 ///
 /// The core calls the backend's control functions under the adapter's lock, and a queue's functions
@@ -11,9 +14,10 @@ use core::marker::PhantomData;
 /// opposite order. It never takes a lock twice in one context; an implementation may deadlock then.
 ///
 /// # Safety
-/// From the return of `acquire` to the call of `release`, no other `acquire` of the same lock may
-/// return, on any thread or interrupt level. The writes of a holder must be visible to the next
-/// holder.
+/// From the return of `acquire`, or of `try_acquire` with a state, to the call of `release`: no
+/// other `acquire` of the same lock may return, and no other `try_acquire` may return a state, on
+/// any thread or interrupt level. The writes of a holder must be visible to the next holder.
+/// `mark` of a lock returns the same in every call: `None`, or a mark that no other lock has.
 #[expect(unsafe_code)]
 // UNSAFETY: `Mutex` relies on this promise to hand out `&mut`.
 pub unsafe trait RawLock {
@@ -30,6 +34,18 @@ pub unsafe trait RawLock {
     where
         Self: 'a;
 
+    /// Set if a control call marks an object while the device changes it, in place of holding the
+    /// object's lock.
+    ///
+    /// For locks that mask interrupts. Data calls that meet the mark are refused. Set it if `mark`
+    /// returns a mark.
+    const PARKS: bool = false;
+
+    /// Returns the mark of the value that the lock protects, if the lock parks.
+    fn mark(&self) -> Option<&Mark> {
+        None
+    }
+
     /// Waits until the lock is free, and acquires it.
     ///
     /// # Safety
@@ -37,10 +53,24 @@ pub unsafe trait RawLock {
     /// all locks that it acquired later.
     unsafe fn acquire(&self) -> Self::State<'_>;
 
+    /// Acquires the lock, or returns `None` if the current context would wait for a context that it
+    /// interrupts.
+    ///
+    /// The core uses it for [`Control`](Self::Control), and refuses the call on `None`. The mutex
+    /// of an operating system returns `None` in every interrupt handler. By default it waits.
+    ///
+    /// # Safety
+    /// As for `acquire`, if it returns a state.
+    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        // SAFETY: promised by the caller.
+        Some(unsafe { self.acquire() })
+    }
+
     /// Releases the lock.
     ///
     /// # Safety
-    /// `state` came from `acquire` of this lock, under the conditions stated there.
+    /// `state` came from `acquire` or `try_acquire` of this lock, under the conditions stated
+    /// there.
     unsafe fn release(&self, state: Self::State<'_>);
 }
 
@@ -181,23 +211,63 @@ unsafe impl RawLock for CriticalSectionLock {
     }
 }
 
-/// One lock for the data path, `D`, and another for control calls, `C`.
+/// A lock for control calls that masks no interrupts; use it in [`SplitLock`].
 ///
-/// Use it if `D` masks interrupts or spins. A control call that waits for the device, such as a
-/// registration, then holds only `C`, and takes `D` only to access state that posts and dequeues
-/// use. Queue pairs and completion queues are still created and changed under the locks of their
-/// endpoint and dispatcher.
-///
-/// A context that interrupts the holder of `C` and needs `C` too must be able to wait for it. Where
-/// threads preempt each other on one processor, `C` cannot be a spin lock. An interrupt handler
-/// that only notifies or posts needs no `C`. A dequeue needs it when a completion failed.
+/// It admits one context. A call of another one is refused: INSUFFICIENT_RESOURCES with the cause
+/// [`Busy`](crate::error::Cause::Busy). So an interrupt handler never waits for the context that it
+/// interrupts. Under an operating system, implement [`RawLock`] for its mutex instead.
 #[derive(Debug)]
-pub struct SplitLock<D, C>(D, PhantomData<fn() -> C>);
+pub struct ContextLock(AtomicBool);
 
 #[expect(unsafe_code)]
-// SAFETY: every call goes to `D`, under the same conditions.
+// SAFETY: only the context that changed the word from false to true leaves either function as the
+// holder, until `release`. Acquire and release ordering make its writes visible to the next one.
+unsafe impl RawLock for ContextLock {
+    const INIT: Self = Self(AtomicBool::new(false));
+
+    type Control = Self;
+
+    type State<'a> = ();
+
+    // For calls that cannot be refused, such as the drop of the adapter, and for the rest of a
+    // `progress` that had the lock before: it interrupts no context that holds it.
+    unsafe fn acquire(&self) -> Self::State<'_> {
+        while self.0.swap(true, Ordering::Acquire) {
+            core::hint::spin_loop();
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        (!self.0.swap(true, Ordering::Acquire)).then_some(())
+    }
+
+    #[inline(never)]
+    unsafe fn release(&self, _state: Self::State<'_>) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// One lock for the data path, `D`, and another for control calls, `C`.
+///
+/// Use it if `D` masks interrupts. A control call then holds only `C` while it waits for the
+/// device. It takes `D` for short sections, whose lengths depend neither on the device nor on the
+/// lengths of queues.
+///
+/// An endpoint, shared receive queue or dispatcher whose queues the device creates or changes is
+/// marked meanwhile. Calls that meet the mark are refused (GEN-16), and told when to look again:
+/// after the change the adapter counts an interrupt
+/// ([`Ia::take_interrupts`](crate::Ia::take_interrupts)).
+///
+/// `C` is [`ContextLock`], or the mutex of an operating system. Where threads preempt each other on
+/// one processor, it cannot be a spin lock.
+#[derive(Debug)]
+pub struct SplitLock<D, C>(D, Mark, PhantomData<fn() -> C>);
+
+#[expect(unsafe_code)]
+// SAFETY: every call goes to `D`, under the same conditions; the mark is the lock's own.
 unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
-    const INIT: Self = Self(D::INIT, PhantomData);
+    const INIT: Self = Self(D::INIT, Mark::new(), PhantomData);
 
     type Control = C;
 
@@ -206,6 +276,12 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
     where
         Self: 'a;
 
+    const PARKS: bool = true;
+
+    fn mark(&self) -> Option<&Mark> {
+        Some(&self.1)
+    }
+
     #[inline]
     unsafe fn acquire(&self) -> Self::State<'_> {
         // SAFETY: promised by the caller.
@@ -213,8 +289,14 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
     }
 
     #[inline]
+    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
+        // SAFETY: promised by the caller.
+        unsafe { self.0.try_acquire() }
+    }
+
+    #[inline]
     unsafe fn release(&self, state: D::State<'_>) {
-        // SAFETY: promised by the caller; the state came from `acquire` of `D`.
+        // SAFETY: promised by the caller; the state came from the same function of `D`.
         unsafe { self.0.release(state) }
     }
 }

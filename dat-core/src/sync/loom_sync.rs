@@ -117,6 +117,12 @@ fn is_done(location: &Location<'_>) -> bool {
     changed(location, &[Change::Skipped]).is_none()
 }
 
+/// Returns a mark that was read; false if the mutant skips the read.
+#[track_caller]
+pub(crate) fn read_mark(is_set: bool) -> bool {
+    is_done(Location::caller()) && is_set
+}
+
 /// Returns the mutant's change at this location, if it is one of `possible`.
 fn changed(location: &Location<'_>, possible: &[Change]) -> Option<Change> {
     if !UNDER_WAY.get() {

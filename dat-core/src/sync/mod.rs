@@ -12,6 +12,7 @@ mod host;
 mod lock;
 #[cfg(loom)]
 pub(crate) mod loom_sync;
+mod mark;
 mod mutex;
 mod registered;
 mod slot_memory;
@@ -29,9 +30,10 @@ pub use host::HostLock;
 pub use lock::CriticalSectionLock;
 #[cfg(feature = "spin")]
 pub use lock::SpinLock;
-pub use lock::{NoLock, RawLock, SplitLock};
-pub(crate) use mutex::Guard;
+pub use lock::{ContextLock, NoLock, RawLock, SplitLock};
+pub use mark::Mark;
 pub use mutex::Mutex;
+pub(crate) use mutex::{Guard, Parked};
 pub use registered::{RegisteredMemory, RegisteredSpan};
 pub use slot_memory::SlotMemory;
 #[cfg(feature = "std")]

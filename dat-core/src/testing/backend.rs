@@ -38,18 +38,18 @@ unsafe impl Backend for TestBackend {
     }
 
     fn create_domain(&mut self) -> Result<DomainKey, BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device.domains += 1;
         Ok(DomainKey(device.key()))
     }
 
     fn destroy_domain(&mut self, _domain: DomainKey) {
-        self.device().domains -= 1;
+        self.command().domains -= 1;
     }
 
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device.regions += 1;
         device.calls.push(Call::Register {
@@ -71,20 +71,20 @@ unsafe impl Backend for TestBackend {
     }
 
     fn deregister(&mut self, region: RegionKeys) {
-        let mut device = self.device();
+        let mut device = self.command();
         device.regions -= 1;
         device.live.remove(&region.local);
         device.calls.push(Call::Deregister(region));
     }
 
     fn sync(&mut self, direction: SyncDirection, address: u64, length: u64) {
-        self.device()
+        self.command()
             .calls
             .push(Call::Sync(direction, address, length));
     }
 
     fn create_window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         let key = device.key();
         device.windows.insert(key, 0);
@@ -92,7 +92,7 @@ unsafe impl Backend for TestBackend {
     }
 
     fn destroy_window(&mut self, window: WindowKey) {
-        let gone = self.device().windows.remove(&window.0);
+        let gone = self.command().windows.remove(&window.0);
         assert!(gone.is_some(), "no such window");
     }
 
@@ -106,7 +106,7 @@ unsafe impl Backend for TestBackend {
         number: u32,
         depth: u32,
     ) -> Result<TestCompletionQueue, BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device
             .calls
@@ -128,7 +128,7 @@ unsafe impl Backend for TestBackend {
         queue: &mut TestCompletionQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device.calls.push(Call::ResizeCompletionQueue {
             number: queue.number,
@@ -143,7 +143,7 @@ unsafe impl Backend for TestBackend {
     }
 
     fn destroy_completion_queue(&mut self, queue: TestCompletionQueue) {
-        let mut device = self.device();
+        let mut device = self.command();
         let number = queue.number;
         let used =
             |pair: &Pair| pair.request_queue == Some(number) || pair.receive_queue == Some(number);
@@ -162,7 +162,7 @@ unsafe impl Backend for TestBackend {
         depth: u32,
         segments: u32,
     ) -> Result<(SharedReceiveQueueKey, TestReceiveQueue), BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         let key = device.key();
         device.shared.insert(
@@ -188,7 +188,7 @@ unsafe impl Backend for TestBackend {
         _queue: &mut TestReceiveQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         let shared = device.shared.get_mut(&key.0).ok_or(BackendError::Device)?;
         shared.depth = depth;
@@ -200,7 +200,7 @@ unsafe impl Backend for TestBackend {
         key: SharedReceiveQueueKey,
         limit: u32,
     ) -> Result<bool, BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device.calls.push(Call::ArmSharedLimit(key, limit));
         let queue = device.shared.get(&key.0).ok_or(BackendError::Device)?.token;
@@ -224,14 +224,14 @@ unsafe impl Backend for TestBackend {
         key: SharedReceiveQueueKey,
         _queue: TestReceiveQueue,
     ) {
-        self.device().shared.remove(&key.0);
+        self.command().shared.remove(&key.0);
     }
 
     fn create_queue_pair(
         &mut self,
         request: &QueuePairRequest,
     ) -> Result<QueuePair<TestSendQueue, TestReceiveQueue>, BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         let key = QueuePairKey(device.key());
         device.calls.push(Call::CreateQueuePair(key));
@@ -270,7 +270,7 @@ unsafe impl Backend for TestBackend {
         _receive: Option<&mut TestReceiveQueue>,
         request: &QueuePairRequest,
     ) -> Result<(), BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device.calls.push(Call::ModifyQueuePair(key));
         let pair = device.pairs.get_mut(&key.0).ok_or(BackendError::Device)?;
@@ -286,7 +286,7 @@ unsafe impl Backend for TestBackend {
         _send: &mut TestSendQueue,
         _receive: Option<&mut TestReceiveQueue>,
     ) -> Result<(), BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device.calls.push(Call::ResetQueuePair(key));
         let pair = device.pairs.get_mut(&key.0).ok_or(BackendError::Device)?;
@@ -302,11 +302,11 @@ unsafe impl Backend for TestBackend {
         _send: TestSendQueue,
         _receive: Option<TestReceiveQueue>,
     ) {
-        let step = core::mem::take(&mut self.device().before_destroy);
+        let step = core::mem::take(&mut self.command().before_destroy);
         if let Some(step) = step.0 {
             step();
         }
-        let mut device = self.device();
+        let mut device = self.command();
         device.calls.push(Call::DestroyQueuePair(key));
         device.pairs.remove(&key.0);
     }
@@ -317,7 +317,7 @@ unsafe impl Backend for TestBackend {
         soft: Option<u32>,
         hard: Option<u32>,
     ) -> Result<(), BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device.calls.push(Call::HighWatermarks(key, soft, hard));
         Ok(())
@@ -332,7 +332,7 @@ unsafe impl Backend for TestBackend {
         token: u64,
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         let key = device.key();
         let qualifier = qualifier.unwrap_or(0x1_0000 + key as u64);
@@ -345,7 +345,7 @@ unsafe impl Backend for TestBackend {
     }
 
     fn stop_listening(&mut self, listener: ListenerKey) {
-        let mut device = self.device();
+        let mut device = self.command();
         device.listeners.remove(&listener.0);
         device.calls.push(Call::StopListening(listener));
     }
@@ -355,7 +355,7 @@ unsafe impl Backend for TestBackend {
         key: QueuePairKey,
         request: &ConnectRequest<'_>,
     ) -> Result<u64, BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device.calls.push(Call::Connect {
             key,
@@ -371,7 +371,7 @@ unsafe impl Backend for TestBackend {
         key: QueuePairKey,
         private_data: &[u8],
     ) -> Result<(), BackendError> {
-        let mut device = self.device();
+        let mut device = self.command();
         device.refuse()?;
         device.calls.push(Call::Accept {
             request,
@@ -382,7 +382,7 @@ unsafe impl Backend for TestBackend {
     }
 
     fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]) {
-        self.device().calls.push(Call::Reject {
+        self.command().calls.push(Call::Reject {
             request,
             by_consumer,
             private_data: private_data.to_vec(),
@@ -390,7 +390,7 @@ unsafe impl Backend for TestBackend {
     }
 
     fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {
-        self.device().calls.push(Call::Disconnect(key, mode));
+        self.command().calls.push(Call::Disconnect(key, mode));
         self.break_pair(key);
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
 use super::device::{Call, Device, Posted, Step};
-use super::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
+use super::{IA_ATTRIBUTES, MASKED, PROVIDER_ATTRIBUTES};
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
     BackendError, Completion, ControlEvent, DeviceFailure, Extensions, QueuePairKey, ReceiveInfo,
@@ -48,6 +48,7 @@ impl TestBackend {
             deadline: None,
             before_destroy: Step::default(),
             peeks: false,
+            refuses_polls: false,
             plain: BTreeMap::new(),
             immediates: BTreeMap::new(),
             extensions: Extensions::empty(),
@@ -55,6 +56,12 @@ impl TestBackend {
             receive_info: ReceiveInfo::default(),
             during_post: Step::default(),
         })))
+    }
+
+    /// Locks the device for a command, which takes its time.
+    pub(super) fn command(&self) -> MutexGuard<'_, Device> {
+        assert_eq!(MASKED.get(), 0, "a command with interrupts masked");
+        self.device()
     }
 
     pub(super) fn device(&self) -> MutexGuard<'_, Device> {
@@ -69,6 +76,11 @@ impl TestBackend {
     /// Makes the next call that can fail succeed, after the results set before.
     pub(crate) fn pass_next(&self) {
         self.device().refusals.push_back(Ok(()));
+    }
+
+    /// Forgets the results of the next calls that `refuse_next` and `pass_next` set.
+    pub(crate) fn refuse_no_more(&self) {
+        self.device().refusals.clear();
     }
 
     /// Makes the next doorbell refuse the `newest` requests.
@@ -101,6 +113,15 @@ impl TestBackend {
     /// Adds a control event for `progress`.
     pub(crate) fn push_control(&self, event: ControlEvent) {
         self.device().control.push_back(event);
+    }
+
+    /// Returns the number of completions that `inject_before_arming` has not delivered yet.
+    pub(crate) fn slipping(&self, queue: u32) -> usize {
+        let device = self.device();
+        device
+            .completions
+            .get(&queue)
+            .map_or(0, |completions| completions.slipping.len())
     }
 
     /// Sets the device's next deadline.
@@ -276,6 +297,11 @@ impl TestBackend {
     /// Enables or disables `peek` of plain successes.
     pub(crate) fn set_peeks(&self, peeks: bool) {
         self.device().peeks = peeks;
+    }
+
+    /// Sets whether polls find nothing because they would wait.
+    pub(crate) fn set_refuses_polls(&self, refuses: bool) {
+        self.device().refuses_polls = refuses;
     }
 
     /// Makes the device unable to count the buffers of shared receive queues.

@@ -149,6 +149,7 @@ pub(super) struct Device {
     pub(super) before_destroy: Step,
     /// Set if `peek` returns plain successes.
     pub(super) peeks: bool,
+    pub(super) refuses_polls: bool,
     /// Lengths of plain successes, by token: bytes received, or `u32::MAX` for requests.
     pub(super) plain: BTreeMap<u64, u32>,
     /// Immediate values of completions, by token.

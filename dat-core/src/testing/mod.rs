@@ -21,6 +21,11 @@ use crate::flags::{
 };
 use crate::sync::NoLock;
 
+std::thread_local! {
+    /// Sections with interrupts masked that the current context is in.
+    pub(crate) static MASKED: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+}
+
 crate::define_storage! {
     /// Storage for any test of the core.
     pub(crate) struct TestStorage for TestBackend, NoLock {

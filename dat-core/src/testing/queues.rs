@@ -23,6 +23,9 @@ impl CompletionQueue for TestCompletionQueue {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         let mut device = self.backend.device();
         let device = &mut *device;
+        if device.refuses_polls {
+            return Ok(None);
+        }
         let Some(completions) = device.completions.get_mut(&self.number) else {
             return Err(DeviceFailure::Broken);
         };
@@ -37,8 +40,15 @@ impl CompletionQueue for TestCompletionQueue {
         }
     }
 
+    fn was_refused(&self) -> bool {
+        self.backend.device().refuses_polls
+    }
+
     fn peek(&mut self) -> Peek {
         let device = self.backend.device();
+        if device.refuses_polls {
+            return Peek::Other;
+        }
         let Some(completions) = device.completions.get(&self.number) else {
             return Peek::Other;
         };

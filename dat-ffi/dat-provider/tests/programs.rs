@@ -217,6 +217,25 @@ fn programs_run_on_roce_in_software() {
     run_with_ours(&on_roce("cancelled", 8, &[]), &[]);
 }
 
+/// Programs that move data, fork, cancel threads and lack files, on the device that `DAT_DEVICE`
+/// names.
+///
+/// Spec: IAO-01, EPC-03, EPS-01, EPV-01, EPW-01, EPB-01, RMB-01, EPD-02, CNW-01, GEN-01, GEN-03,
+/// GEN-04, EVW-01
+#[test]
+#[ignore = "needs an RDMA device: the step `verbs` of `cargo xtask test` runs it on dat0"]
+fn programs_run_on_a_device() {
+    let device = env::var("DAT_DEVICE").expect("the name of a device");
+    for name in ["transfer", "waits", "late", "fork", "cancelled", "starved"] {
+        let built = build(name, &[]);
+        let file = built.folder.path().join("dat.conf");
+        let line = fs::read_to_string(&file).expect("dat.conf");
+        let device = format!("\"{device} 1\"");
+        fs::write(&file, line.replace("\"mock\"", &device)).expect("dat.conf");
+        run_with_ours(&built, &[]);
+    }
+}
+
 /// Spec: SRC-01, SRF-01, SRQR-01, EPX-01, RSC-03, CRR-01, CRR-02, PSC-02, PSA-01
 #[test]
 fn buffers_are_shared_and_requests_answered() {
@@ -278,7 +297,7 @@ fn no_thread_is_cancelled_in_a_call_that_does_not_wait() {
     run_with_ours(&build("cancelled", &[]), &[]);
 }
 
-/// On the mock a wait needs no file; a job of the guest runs the program on a device.
+/// On the mock a wait needs no file; `programs_run_on_a_device` has another wait.
 ///
 /// Spec: EVW-01, CNW-01
 #[test]

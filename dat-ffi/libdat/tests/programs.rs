@@ -268,6 +268,24 @@ fn a_child_waits_for_no_thread_of_its_parent() {
     Program::new(BOTH, "forks", PLAIN).run(&[], &[]);
 }
 
+/// Programs that move data, fork, cancel threads and lack files, on the device that `DAT_DEVICE`
+/// names.
+///
+/// Spec: IAO-01, EPC-03, EPS-01, EPV-01, EPW-01, EPB-01, RMB-01, EPD-02, GEN-01, GEN-03, GEN-04,
+/// EVW-01
+#[test]
+#[ignore = "needs an RDMA device: the step `verbs` of `cargo xtask test` runs it on dat0"]
+fn programs_run_on_a_device() {
+    let device = env::var("DAT_DEVICE").expect("the name of a device");
+    for name in ["transfer", "fork", "cancelled", "starved"] {
+        let program = Program::new(BOTH, name, PLAIN);
+        program.configure(&format!(
+            "mock0 u1.2 nonthreadsafe default libdat.so.1 dat.0.1 \"{device} 1\" \"\"\n"
+        ));
+        program.run(&[], &[]);
+    }
+}
+
 /// Spec: GEN-03, GEN-04, IAO-06
 #[test]
 fn any_value_may_be_given_for_any_handle() {

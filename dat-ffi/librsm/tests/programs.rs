@@ -148,6 +148,7 @@ fn processes_reach_each_other_by_roce_in_software() {
     let talk = ["talk", "5"];
     let first = on_node(&built, 0, "1", &talk).spawn().expect("a process");
     let mut first = Other(first);
+    finish(&built, &mut on_node(&built, 0, "1", &["look"]));
     finish(&built, &mut on_node(&built, 0, "2", &talk));
     assert!(first.0.wait().expect("a status").success());
 }
@@ -193,7 +194,11 @@ fn set_stopped(process: &Other, stopped: bool) {
 
 /// Starts a process of node 1 that exports a segment until it is killed.
 fn holder(nodes: &Built, number: u8) -> Other {
-    let command = on_node(nodes, number, "1", &["hold"]);
+    direct(&on_node(nodes, number, "1", &["hold"]))
+}
+
+/// Starts the process of a command itself.
+fn direct(command: &Command) -> Other {
     // Without the command that limits its time: the process itself is to be stopped.
     let arguments: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
     let mut direct = Command::new(&arguments[0]);
@@ -412,6 +417,55 @@ fn random_values_are_no_handles() {
 #[test]
 fn segments_are_mapped() {
     run(&build("map", &[]));
+}
+
+/// Programs that fork, cancel threads and lack files, and two nodes, on an RDMA device.
+///
+/// Spec: RSMGEN-01, RSMGEN-03, RSMGEN-04, RSMCT-01, RSMIM-01, RSMPV-40, RSMPB-01, RSMSG-02
+#[test]
+#[ignore = "needs an RDMA device: the step `verbs` of `cargo xtask test` runs it on dat0"]
+fn programs_run_on_a_device() {
+    for (name, arguments) in [
+        ("fork", &["verbs0", "5"][..]),
+        ("cancelled", &["verbs0"]),
+        ("starved", &[]),
+    ] {
+        let built = build(name, &[]);
+        finish(&built, command(&built, &[]).args(arguments));
+    }
+    // Of one process after the other, and of two.
+    let built = build("nodes", &[]);
+    let mut serves = Other(
+        command(&built, &[])
+            .arg("serve")
+            .spawn()
+            .expect("a process"),
+    );
+    finish(&built, command(&built, &[]).arg("use"));
+    assert!(serves.0.wait().expect("a status").success());
+    let talk = |node: &str| {
+        let mut command = command(&built, &[]);
+        let nodes = built.folder.path().join("nodes.conf");
+        let lines = "1 verbs0 127.0.0.1 21077\n2 verbs0 127.0.0.1 21078\n";
+        fs::write(&nodes, lines).expect("the file of nodes");
+        let command = command.args(["talk", "5"]).env("RSM_NODES", nodes);
+        command.env("RSM_NODE", node).spawn().expect("a process")
+    };
+    let mut nodes = ["1", "2"].map(|node| Other(talk(node)));
+    for node in &mut nodes {
+        assert!(node.0.wait().expect("a status").success());
+    }
+    // An exporter that sleeps is killed, and its importer reports it.
+    let mut held = direct(command(&built, &[]).arg("hold"));
+    let mut importer = command(&built, &[]);
+    let importer = importer.arg("hammer").stdout(Stdio::piped());
+    let mut importer = Other(importer.spawn().expect("a process"));
+    let mut line = String::new();
+    let output = importer.0.stdout.take().expect("its output");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    assert_eq!(line, "hammering\n");
+    held.0.kill().expect("it is killed");
+    assert!(importer.0.wait().expect("a status").success());
 }
 
 /// Spec: RSMGEN-03, RSMGEN-04

@@ -14,7 +14,6 @@ mod descriptors;
 mod engine;
 mod foreign;
 mod forks;
-mod heap;
 mod layout;
 #[cfg(test)]
 mod layout_tests;
@@ -29,10 +28,11 @@ mod provider;
 mod rsm_layout;
 #[cfg(test)]
 mod rsm_layout_tests;
+#[cfg(test)]
+mod scarce;
 mod signals;
 mod slots;
 mod symbols;
-mod threads;
 #[cfg(test)]
 mod value_tests;
 mod variable;
@@ -40,7 +40,6 @@ mod window;
 
 pub use address::Address;
 pub use consumer::Consumer;
-pub use heap::Heap;
 pub use layout::{
     CrParam, EvdParam, LongTriplet, Plain, ProviderInfo, PspParam, PzParam, RspParam, ShortTriplet,
     SrqAttributes, SrqParam,
@@ -52,7 +51,10 @@ pub(crate) use provider::Provider;
 pub use rsm_layout::{AccessEntry, BarrierStorage, ControllerAttributes, IoVector, ScatterGather};
 pub use variable::VariableArguments;
 
+pub use dat_storage::heap::Heap;
+
 pub(crate) use dat_storage::forks::PerProcess;
+pub(crate) use dat_storage::heap::{has_memory, system_has_memory};
 
 pub(crate) use address::SocketAddress;
 pub(crate) use cancel::{Uncancelled, guarded, in_steps, uncancelled};
@@ -62,8 +64,11 @@ pub(crate) use engine::engine_of;
 pub(crate) use foreign::{begin, close, end, explanation, first_word, open};
 pub(crate) use forks::{Inherited, InheritedGuard, detects_forks};
 #[cfg(test)]
-pub(crate) use heap::without_memory;
-pub(crate) use heap::{has_memory, system_has_memory};
+pub(crate) use scarce::without_memory;
+
+pub(crate) use dat_storage::threads::{
+    STACK_FOR_AGENTS, Thread, start_thread, start_thread_with, this_thread,
+};
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
     EventData, FUNCTIONS, FUNCTIONS_1_2, FunctionTable, IaAttributes, LmrParam, ProviderAttributes,
@@ -81,5 +86,4 @@ pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, Top
 pub(crate) use signals::{Blocked, WakeFd};
 pub(crate) use slots::{Entered, Slot};
 pub(crate) use symbols::Registry;
-pub(crate) use threads::{STACK_FOR_AGENTS, Thread, start_thread, start_thread_with, this_thread};
 pub(crate) use window::Window;

@@ -207,8 +207,8 @@ impl IntoFuture for Connecting {
 /// - [`Rejected`](Error::Rejected): the peer rejected the request, with its private data.
 /// - [`Connection`](Error::Connection): `NonPeerRejected` if nobody listens, `Unreachable`,
 ///   `TimedOut`, `Broken`.
-/// - [`NotLocal`](Error::NotLocal): the adapter has `path=local`, and no way to the peer through
-///   shared memory.
+/// - [`NotLocal`](Error::NotLocal): the adapter or the peer has `path=local`, and there is no way
+///   through shared memory.
 /// - [`Closed`](Error::Closed): the adapter was closed.
 #[must_use = "dropping the future ends the attempt"]
 pub struct Connect {

@@ -62,9 +62,13 @@ impl Listener {
                 .map(|psp| (psp, qualifier)),
             None => interface.psp_create_any(evd, PspFlags::Consumer),
         };
-        let (psp, qualifier) = listening.inspect_err(|_| {
+        let (psp, qualifier) = listening.map_err(|error| {
             // Nothing feeds the dispatcher.
             let _ = interface.evd_free(evd);
+            adapter
+                .device()
+                .not_local()
+                .map_or(error.into(), Error::NotLocal)
         })?;
         let requests = Arc::new(Requests {
             adapter: Arc::clone(adapter),

@@ -68,8 +68,9 @@ use crate::memory::{Domain, Slot, slots};
 /// # Buffers
 /// All buffers are posted, except those that the program holds as [`Message`](crate::Message)s and
 /// those of messages that nobody has taken yet. If none is left, all clients wait. So take the
-/// messages of each endpoint, or drop the endpoint. Make as many buffers as there are messages at a time: the
-/// number of clients, times the messages that a client sends before it waits for an answer.
+/// messages of each endpoint, or drop the endpoint. Make as many buffers as there are messages at a
+/// time: the number of clients, times the messages that a client sends before it waits for an
+/// answer.
 ///
 /// A message that is longer than a buffer breaks its connection. The Send fails with
 /// [`Failed(RemoteResponder)`](crate::Error::Failed), and `next_message` of the receiver with

@@ -215,10 +215,13 @@ impl Zone {
     /// While `backlog` requests wait, further ones are refused.
     ///
     /// # Errors
+    /// - [`NotLocal`](crate::Error::NotLocal): peers of this host would not find the qualifier, and
+    ///   the adapter takes no others (`path=local`).
     /// - [`Refused`](crate::Error::Refused) CONN_QUAL_IN_USE: another listener has the qualifier.
     /// - INVALID_PARAMETER (`qualifier`): the transport cannot express it.
     /// - INVALID_PARAMETER (`min_qlen`): the backlog is 0.
-    /// - [`Backlog`](crate::Error::Backlog): the backlog is longer than the adapter has connections.
+    /// - [`Backlog`](crate::Error::Backlog): the backlog is longer than the adapter has
+    ///   connections.
     /// - CONN_QUAL_UNAVAILABLE: no qualifier is free.
     /// - INSUFFICIENT_RESOURCES: the limits or the device are exhausted.
     /// - INVALID_HANDLE: the adapter is closed.

@@ -121,13 +121,11 @@ impl Adapter {
 
     /// Returns the counts that the device has, each since the adapter was opened.
     pub fn counts(&self) -> Vec<(Count, u64)> {
-        let mut counts = Vec::new();
         let state = self.state();
-        if !state.is_inherited() {
-            let mut report = |count, value| counts.push((count, value));
-            state.device().counts(&mut report);
+        match state.is_inherited() {
+            true => Vec::new(),
+            false => state.device().counts(),
         }
-        counts
     }
 
     /// Returns the error of a send that the system refused since the last call, if any.

@@ -63,7 +63,8 @@ impl<M: Stable> Export<M> {
 
     /// Publishes the segment under an id, and returns it.
     ///
-    /// Ids of programs are 0x40_0000 to 0x7fff_ffff. For 0 the node chooses one from 0x8000_0000 on.
+    /// Ids of programs are 0x40_0000 to 0x7fff_ffff. For 0 the node chooses one from 0x8000_0000
+    /// on.
     ///
     /// With an empty list all nodes may read, and processes of the exporter's user may write:
     /// [`credentials`](super::Opening::credentials).

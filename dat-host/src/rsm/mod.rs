@@ -62,7 +62,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use dat_core::backend::{Backend, HostBackend, HostDriver};
+use dat_core::backend::{Backend, Count, HostBackend, HostDriver};
 use dat_core::flags::{EvdFlags, IaFields, ProviderFields, PspFlags};
 use dat_core::sync::HostLock;
 use dat_core::{Ia, attributes::IaAddress};
@@ -133,6 +133,15 @@ impl Opening {
         self
     }
 
+    /// Limits the time for which a new import is tried again where nothing listens, instead of the
+    /// whole time until a node answers.
+    ///
+    /// An exporter that starts within that time, or has room for another request again, is found.
+    pub fn listener_timeout(mut self, timeout: Duration) -> Self {
+        self.options.listener_timeout = u32::try_from(timeout.as_micros()).unwrap_or(u32::MAX);
+        self
+    }
+
     /// Probes the peers on idle connections once in `interval`, to notice one that is gone.
     ///
     /// From 1 microsecond to 71 minutes; without, an idle connection sends nothing.
@@ -185,9 +194,11 @@ impl Opening {
     /// - Those of [`Options::open`](crate::Options::open).
     /// - [`Malformed`](Error::Malformed), [`System`](Error::System): a peer is not `HOST:PORT`, or
     ///   its name cannot be resolved.
-    /// - [`DuplicateNode`](Error::DuplicateNode): two peers have the same number, or one has that of
-    ///   this node.
+    /// - [`DuplicateNode`](Error::DuplicateNode): two peers have the same number, or one has that
+    ///   of this node.
     /// - [`Refused`](Error::Refused) CONN_QUAL_IN_USE: another service listens on the qualifier.
+    /// - [`NotLocal`](Error::NotLocal): peers of this host would not find it, and the adapter takes
+    ///   no others (`path=local`).
     /// - [`SharedMemory`](Error::SharedMemory): the engine cannot open its controller.
     pub fn open(mut self, address: &str) -> Result<Node> {
         let address = schemes::parse(address)?;
@@ -243,7 +254,8 @@ impl Opening {
         let ia = Ia::<B, HostLock>::open(backend, storage, ASYNC_EVENTS)
             .map_err(|refused| refused.error)?;
         if self.qualifier != 0 {
-            check_free(&ia, self.qualifier)?;
+            check_free(&ia, self.qualifier)
+                .map_err(|error| driver.not_local().map_or(error.into(), Error::NotLocal))?;
         }
         let param = ia.ia_query(IaFields::empty(), ProviderFields::empty())?;
         let own = param.ia.ia_address;
@@ -510,6 +522,15 @@ impl Node {
     /// - INSUFFICIENT_RESOURCES: tables or the device are exhausted.
     pub fn local_memory<M: Stable>(&self, value: M) -> Result<LocalMemory<M>, Failed<M>> {
         LocalMemory::new(&self.0, value)
+    }
+
+    /// Returns the counts that the device has, each since the node was opened.
+    pub fn counts(&self) -> Vec<(Count, u64)> {
+        let sleepers = &self.0.0.sleepers;
+        match sleepers.is_inherited() {
+            true => Vec::new(),
+            false => sleepers.device.counts(),
+        }
     }
 
     /// Closes the node, and waits until its peers know.

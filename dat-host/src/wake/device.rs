@@ -20,7 +20,7 @@ pub(crate) trait Device: Send + Sync {
     fn before_sleep(&self) -> bool;
     fn act(&self, now: Instant) -> Activity;
     fn acts_after_posts(&self) -> bool;
-    fn counts(&self, report: &mut dyn FnMut(Count, u64));
+    fn counts(&self) -> Vec<(Count, u64)>;
     fn refused_send(&self) -> Option<std::io::Error>;
     fn not_local(&self) -> Option<NotLocal>;
 }
@@ -51,8 +51,10 @@ impl<D: HostDriver> Device for D {
         HostDriver::acts_after_posts(self)
     }
 
-    fn counts(&self, report: &mut dyn FnMut(Count, u64)) {
-        HostDriver::counts(self, report);
+    fn counts(&self) -> Vec<(Count, u64)> {
+        let mut counts = Vec::new();
+        HostDriver::counts(self, &mut |count, value| counts.push((count, value)));
+        counts
     }
 
     fn refused_send(&self) -> Option<std::io::Error> {

@@ -8,7 +8,8 @@ use dat_core::event::contain_panic;
 
 /// Wakes the drivers of an adapter, to let them look for events of the device.
 ///
-/// A wake-up takes no lock of the adapter, but runs the wakers of its drivers on the calling thread.
+/// A wake-up takes no lock of the adapter, but runs the wakers of its drivers on the calling
+/// thread.
 #[derive(Clone)]
 pub(crate) struct DriverWakers(Arc<Sleepers>);
 

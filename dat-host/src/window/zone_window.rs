@@ -24,7 +24,8 @@ impl Zone {
     /// one zone, with [`Access::READ`]. Memory that only one client may touch belongs into a zone
     /// of its own, with its own listener, or with an endpoint for
     /// [`Accepting::start_on`](crate::Accepting::start_on). Endpoints of a zone may use a
-    /// [`SharedReceive`](crate::SharedReceive) of another one, except on soft-RoCE of a kernel (`verbs://rxe0`).
+    /// [`SharedReceive`](crate::SharedReceive) of another one, except on soft-RoCE of a kernel
+    /// (`verbs://rxe0`).
     ///
     /// # Errors
     /// Returns the value, with the errors of [`region`](Self::region), and INVALID_PARAMETER

@@ -149,7 +149,7 @@ fn an_unreachable_node_has_its_reason() {
     }
 }
 
-/// A program that is no exporter has the qualifier.
+/// A program that is no exporter has the qualifier; or an exporter ends.
 #[test]
 fn another_program_rejects_a_node() {
     let network = common::network();
@@ -157,18 +157,19 @@ fn another_program_rejects_a_node() {
     let listener = program.unwrap().zone().unwrap().listen(7).unwrap();
     let near = node(1).peer(2, "program:7").network(&network);
     let near = near.open("mock://near").unwrap();
-    let call = near.import(2, 1, Permission::READ).start();
-    listener.next().wait().unwrap().reject(b"no").unwrap();
-    let error = block_on(call).unwrap_err();
-    assert!(matches!(
-        error,
-        Error::NodeUnreachable {
-            node: 2,
-            reason: Unreached::Rejected,
-            ..
-        }
-    ));
-    assert!(error.to_string().contains("it rejects the connection"));
+    for (answer, expected, words) in [
+        (&b"no"[..], Unreached::NoExporter, "is no exporter"),
+        (b"", Unreached::Rejected, "it rejects the connection"),
+    ] {
+        let call = near.import(2, 1, Permission::READ).start();
+        listener.next().wait().unwrap().reject(answer).unwrap();
+        let error = block_on(call).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        let Error::NodeUnreachable { node, reason, .. } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!((node, reason), (2, expected));
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::error::RsmError;
 use crate::id::{ControllerId, NodeId};
 use crate::import::ImportState;
 use crate::unreached::Unreached;
-use crate::wire::Rejection;
+use crate::wire::{Rejection, WireError};
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Returns the reason for the last REMOTE_NODE_UNREACHABLE of a node; `None` if there was none.
@@ -41,13 +41,19 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             ConnectionEventKind::PeerRejected => self.private_data(index, ep),
             _ => None,
         };
-        let rejection = private_data.and_then(|private_data| Rejection::decode(&private_data).ok());
+        let rejection = private_data.map(|private_data| {
+            let decoded = Rejection::decode(&private_data);
+            // A node that ends between a request and its answer says nothing.
+            let is_empty = private_data.iter().all(|byte| *byte == 0);
+            decoded.map_err(|error| error == WireError::Foreign && !is_empty)
+        });
         let unreachable = RsmError::RemoteNodeUnreachable;
-        match rejection.map(|rejection| rejection.error) {
-            Some(RsmError::InsufficientResources) => {
+        match rejection.map(|rejection| rejection.map(|rejection| rejection.error)) {
+            Some(Ok(RsmError::InsufficientResources)) => {
                 (RsmError::InsufficientResources, Unreached::Rejected)
             }
-            Some(RsmError::RemoteNodeUnreachable) => (unreachable, Unreached::NotAllowed),
+            Some(Ok(RsmError::RemoteNodeUnreachable)) => (unreachable, Unreached::NotAllowed),
+            Some(Err(true)) => (unreachable, Unreached::NoExporter),
             _ => (unreachable, Unreached::of(kind)),
         }
     }
@@ -74,8 +80,8 @@ impl State {
 
     /// Lets the imports that wait for a node try again later, until their deadlines.
     ///
-    /// A new import does so only where nothing listens: the backlog may be full. For any other
-    /// reason it is given up.
+    /// A new import does so only where nothing listens, for a shorter time: the backlog may be
+    /// full. For any other reason it is given up.
     ///
     /// Spec: RSMST-07
     pub(crate) fn retry_node(
@@ -89,9 +95,7 @@ impl State {
     ) {
         let unreachable = why == RsmError::RemoteNodeUnreachable;
         let full = unreachable && reason == Unreached::NoListener;
-        if unreachable && !full {
-            self.not_reached(index, node, reason);
-        }
+        let mut is_over = unreachable && !full;
         for (_, import) in self.imports.iter_mut() {
             if import.port != index || import.node != node || !import.needs_link() {
                 continue;
@@ -101,7 +105,14 @@ impl State {
             } else {
                 import.unreached = reason;
                 import.retry_later(now, limit);
+                if full && import.is_late(now) {
+                    import.give_up(why);
+                    is_over = true;
+                }
             }
+        }
+        if is_over {
+            self.not_reached(index, node, reason);
         }
         self.remind(None);
     }

@@ -108,6 +108,8 @@ pub(crate) struct Import {
     retries: u32,
     /// Time before which the connection is not requested again.
     pub(crate) retry_at: Option<Instant>,
+    /// Time from which a new connection is given up where nothing listens.
+    pub(crate) listener_deadline: Option<Instant>,
     /// Reason why the last attempt to reach the node failed.
     pub(crate) unreached: Unreached,
     pub(crate) publication: u64,
@@ -169,6 +171,14 @@ impl Import {
         let delay = delay.unwrap_or(u32::MAX).min(limit / 4);
         self.retry_at = now.after(delay).filter(|_| self.retries != 0);
         self.retries = self.retries.saturating_add(1).min(MOST_RETRIES);
+    }
+
+    /// Returns true for a new connection whose next attempt is too late for another look whether
+    /// anything listens.
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
+        let next = self.retry_at.unwrap_or(now);
+        let is_new = self.state == ImportState::Connecting;
+        is_new && self.listener_deadline.is_some_and(|end| end <= next)
     }
 
     /// Ends the trial of a connection that lost its link and works again.
@@ -233,7 +243,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// - PERM_DENIED: `permission` is empty or unknown, or the exporter does not grant it.
     /// - CTLR_NOT_PRESENT: a loopback controller cannot reach another node.
     /// - REMOTE_NODE_UNREACHABLE: the node is unknown, or does not answer. Where nothing listens,
-    ///   the call tries again until [`connect_timeout`](crate::Options::connect_timeout).
+    ///   the call tries again until [`listener_timeout`](crate::Options::listener_timeout).
     /// - SEG_NOT_PUBLISHED, SEG_NOT_PUBLISHED_TO_NODE: the exporter refused the connection.
     /// - CONN_ABORTED: the segment was taken back, or the controller released, during the call.
     /// - INTERRUPTED: `wait` was interrupted.
@@ -271,6 +281,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 deadline,
                 retries: 0,
                 retry_at: None,
+                listener_deadline: wait.now().after(self.options.listener_timeout),
                 unreached: Unreached::TimedOut,
                 publication: 0,
                 incarnation: 0,

@@ -195,9 +195,10 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     ///
     /// It waits if it writes bytes that the earlier one reads, reads bytes that the earlier one
     /// writes, or gets to the same bytes. A segment of this process has the same addresses here as
-    /// at its exporter. A read-back makes writes to the segment visible to other requests. Writes to
-    /// the same bytes arrive in order; reads arrive in any order. After [`WINDOW`] writes without a
-    /// read-back, an entry that reads from the segment waits for one, so the search stays short.
+    /// at its exporter. A read-back makes writes to the segment visible to other requests. Writes
+    /// to the same bytes arrive in order; reads arrive in any order. After [`WINDOW`] writes
+    /// without a read-back, an entry that reads from the segment waits for one, so the search stays
+    /// short.
     ///
     /// Spec: RSMPV-31, RSMPV-32, RSMPV-33, RSMPV-82
     fn depends(&self, done: usize, segment: (u64, u64), base: u64, args: &EntryArgs) -> bool {

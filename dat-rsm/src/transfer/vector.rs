@@ -415,8 +415,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return None;
         }
         if let Some(error) = self.stop {
-            // The residual names the refused entry (RSMPV-57). In explicit mode, closing the barrier
-            // reports failures of earlier ones (RSMPV-42).
+            // The residual names the refused entry (RSMPV-57). In explicit mode, closing the
+            // barrier reports failures of earlier ones (RSMPV-42).
             let left = if self.explicit {
                 self.next
             } else {

@@ -15,7 +15,9 @@ use backend_mmio::ring::{
 use backend_mmio::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal, MappedRegisters};
 use dat_core::backend::SyncDirection;
 use dat_core::sync::SlotMemory;
-use mlx5_idle::{Channel, Idle, Kind, LIMITS, Made};
+use mlx5_idle::{Channel, Idle, Kind, LIMITS, Made, Numbers, Recorder};
+
+use crate::masked;
 
 /// Driver of this device.
 pub(crate) type Backend =
@@ -74,6 +76,12 @@ impl Deref for Recorded {
 
     fn deref(&self) -> &Made {
         &MADE
+    }
+}
+
+impl Recorder for Recorded {
+    fn on_command(&self) {
+        masked::on_command();
     }
 }
 
@@ -194,8 +202,13 @@ pub(crate) fn backend(lent: &'static mut Lent, occupancy: &'static mut Occupancy
     )
 }
 
-/// Writes a completion for the descriptor of an index.
-pub(crate) fn complete(kind: CompletionKind, index: u16, length: u32) {
+/// Returns the numbers of the newest queue pair.
+pub(crate) fn newest() -> Numbers {
+    MADE.newest()
+}
+
+/// Writes a completion of a queue pair for the descriptor of an index.
+pub(crate) fn complete(of: Numbers, kind: CompletionKind, index: u16, length: u32) {
     let rings = DmaView::new(&RINGS, BUS);
-    MADE.complete(&rings, COMPLETIONS as u32, kind, index, length);
+    MADE.complete_of(of, &rings, COMPLETIONS as u32, kind, index, length);
 }

@@ -6,13 +6,16 @@ use dat_core::event::{DtoCompletion, Event};
 use dat_core::flags::{DtoStatus, EvdFlags, MemoryPrivileges};
 use dat_core::id::{EpId, EvdId, LmrId, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use dat_core::sync::CriticalSectionLock;
+use dat_core::sync::{ContextLock, CriticalSectionLock, SplitLock};
 use dat_core::{Ia, Result};
 use mmio_model::{ModelBackend, ModelFabric};
 
+/// Data calls mask interrupts, control calls do not.
+type Lock = SplitLock<CriticalSectionLock, ContextLock>;
+
 dat_core::define_storage! {
     /// Storage of an adapter; one dispatcher is the adapter's own.
-    pub(crate) struct Storage for ModelBackend, CriticalSectionLock {
+    pub(crate) struct Storage for ModelBackend, Lock {
         protection_zones: 4,
         local_regions: 4,
         remote_regions: 4,
@@ -28,7 +31,7 @@ dat_core::define_storage! {
     }
 }
 
-pub(crate) type Adapter = Ia<'static, ModelBackend, CriticalSectionLock>;
+pub(crate) type Adapter = Ia<'static, ModelBackend, Lock>;
 
 /// Length of a buffer in bytes.
 pub(crate) const LENGTH: usize = 64;

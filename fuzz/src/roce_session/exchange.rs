@@ -11,13 +11,13 @@ use backend_roce::proto::requester::{
     Completion, Operation, PostError, Request, RequestSlot, Requester, RequesterOptions, Status,
 };
 use backend_roce::proto::responder::{
-    ReceiveCompletion, ReceiveStatus, ResourceSlot, Responder, ResponderOptions,
+    self, ReceiveCompletion, ReceiveStatus, ResourceSlot, Responder, ResponderOptions,
 };
 use backend_roce::proto::{PathMtu, Psn};
 use dat_core::time::Instant;
 
 use super::OPERATION;
-use super::memory::{BASE, Buffers, Exposed, HALF, KEY, Receives, readable};
+use super::memory::{BASE, Buffers, ENDS, Exposed, HALF, KEY, Receives, readable};
 
 /// Requests that the requester has room for.
 const REQUESTS: usize = 8;
@@ -37,10 +37,18 @@ const BURST: usize = 256;
 /// Turns after which an honest network must have let everything end.
 const PATIENCE: usize = 10_000;
 
+/// Part of a message beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    Immediate,
+    Invalidation,
+}
+
 /// A posted request, as the model has it.
 #[derive(Clone, Debug)]
 enum Posted {
-    Send(Vec<u8>, bool),
+    Send(Vec<u8>, Beside),
     Write(usize, Vec<u8>),
     Read(usize, usize),
     Add(u64),
@@ -127,7 +135,7 @@ impl Exchange {
         let [kind, a, b, high, low, c, d, e] = *operation;
         let wide = u16::from_be_bytes([high, low]);
         let direction = usize::from(a & 1);
-        match kind % 14 {
+        match kind % 16 {
             0 | 1 => self.post(a, wide, c, b),
             2 => self.receives.post(u32::from(wide) % (LONGEST + 1)),
             3 => self.transmit(0),
@@ -148,6 +156,8 @@ impl Exchange {
             10 => self.expire(),
             11 => self.inject(direction, b, wide, [c, d, e]),
             12 => self.requester.finish_local(Ok(())),
+            14 => self.requester.drain(),
+            15 => self.requester.resume(),
             _ => {
                 self.is_tainted = true;
                 match direction {
@@ -176,10 +186,18 @@ impl Exchange {
         };
         let immediate = (flags & 4 != 0).then_some([1, 2, 3, flags]);
         let (operation, buffer, posted) = match kind % 5 {
+            0 if flags & 8 != 0 => (
+                Operation::SendInvalidate { key: ENDS },
+                bytes.clone(),
+                Posted::Send(bytes, Beside::Invalidation),
+            ),
             0 => (
                 Operation::Send { immediate },
                 bytes.clone(),
-                Posted::Send(bytes, immediate.is_some()),
+                Posted::Send(
+                    bytes,
+                    immediate.map_or(Beside::Nothing, |_| Beside::Immediate),
+                ),
             ),
             1 => (
                 Operation::Write {
@@ -315,7 +333,7 @@ impl Exchange {
             }),
             original: Some(wide.into()),
             immediate: Some([value; 4]),
-            invalidate: Some(KEY),
+            invalidate: Some(ENDS ^ u32::from(flags >> 7)),
             ..Extensions::default()
         };
         let bth = Bth {
@@ -366,6 +384,7 @@ impl Exchange {
 
     /// Lets an honest network deliver everything, until nothing is left to do.
     fn finish(&mut self) {
+        self.requester.resume();
         for _ in 0..PATIENCE {
             self.collect();
             if self.completed.len() == self.posted.len() {
@@ -405,7 +424,7 @@ impl Exchange {
         for (token, posted) in self.posted[..succeeded].iter().enumerate() {
             let buffer = &self.buffers.0[&(token as u64)];
             match posted {
-                Posted::Send(bytes, has_immediate) => messages.push((bytes, has_immediate)),
+                Posted::Send(bytes, beside) => messages.push((bytes, *beside)),
                 Posted::Write(offset, bytes) => {
                     written[*offset..][..bytes.len()].copy_from_slice(bytes);
                 }
@@ -427,10 +446,18 @@ impl Exchange {
             assert_eq!(self.received.len(), messages.len());
         }
         assert!(self.received.len() >= messages.len());
-        for (done, (bytes, has_immediate)) in self.received.iter().zip(messages) {
+        for (done, (bytes, beside)) in self.received.iter().zip(messages) {
             assert_eq!(done.status, ReceiveStatus::Success);
             assert_eq!(done.length as usize, bytes.len());
-            assert_eq!(done.immediate.is_some(), *has_immediate);
+            let came = match done.beside {
+                responder::Beside::Nothing => Beside::Nothing,
+                responder::Beside::Immediate(_) => Beside::Immediate,
+                responder::Beside::Invalidation(key) => {
+                    assert_eq!(key, ENDS);
+                    Beside::Invalidation
+                }
+            };
+            assert_eq!(came, beside);
             assert!(!done.is_write);
             let buffer = &self.receives.buffers[done.token as usize];
             assert!(buffer[..bytes.len()] == *bytes);

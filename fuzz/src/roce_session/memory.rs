@@ -9,6 +9,8 @@ use backend_roce::proto::memory::{
 
 /// The key of the memory that the peer may name.
 pub(super) const KEY: u32 = 77;
+/// The key that the peer may invalidate.
+pub(super) const ENDS: u32 = 78;
 /// Address of its first byte.
 pub(super) const BASE: u64 = 0x7000_0000_0000;
 /// Bytes that the peer may write; as many behind them may be read, and eight behind those hold a
@@ -84,6 +86,10 @@ impl RemoteMemory for Exposed {
         let before = u64::from_ne_bytes(place.try_into().map_err(|_| AccessError)?);
         place.copy_from_slice(&operation.apply(before).to_ne_bytes());
         Ok(before)
+    }
+
+    fn check_invalidation(&mut self, key: u32) -> Result<(), AccessError> {
+        (key == ENDS).then_some(()).ok_or(AccessError)
     }
 }
 

@@ -230,20 +230,20 @@ int ibv_query_port(struct ibv_context *of, uint8_t number, struct _compat_ibv_po
     told->max_msg_sz = 1u << 30;
     return 0;
 }
-/* The interface of the port is the one to this host itself. */
+/* The interface of the port is the one to this host itself, and its address 127.0.0.1. */
+static const union ibv_gid own_gid = {.raw = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
 ssize_t _ibv_query_gid_table(struct ibv_context *of, struct ibv_gid_entry *entries, size_t room, uint32_t flags, size_t size)
 {
     (void)of, (void)flags;
     if (room == 0 || size != sizeof *entries)
         return -EINVAL;
-    *entries = (struct ibv_gid_entry){.gid.raw[15] = 1, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2, .ndev_ifindex = if_nametoindex("lo")};
+    *entries = (struct ibv_gid_entry){.gid = own_gid, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2, .ndev_ifindex = if_nametoindex("lo")};
     return 1;
 }
 int ibv_query_gid(struct ibv_context *of, uint8_t number, int index, union ibv_gid *gid)
 {
     (void)of, (void)number, (void)index;
-    memset(gid, 0, sizeof *gid);
-    gid->raw[15] = 1;
+    *gid = own_gid;
     return 0;
 }
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *of)

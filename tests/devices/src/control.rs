@@ -51,7 +51,7 @@ impl ModelControl {
     /// Reads posted descriptors, writes completions, and notifies a remote driver of pending
     /// events.
     pub(crate) fn fetch(&self) {
-        self.do_on(|_| ());
+        self.do_on(Device::read_arm_commands);
         let mut world = self.shared.enter();
         let (device, _) = world.device(self.device);
         let has_events = device.filter(|device| !device.events.is_empty());
@@ -139,6 +139,7 @@ unsafe impl Control for ModelControl {
                     spec: *spec,
                     written: 0,
                     armed: None,
+                    arm_read: None,
                 },
             );
             Ok(number)

@@ -23,6 +23,8 @@ pub(crate) struct CompletionQueue {
     /// Entries written since creation.
     pub(crate) written: u32,
     pub(crate) armed: Option<ArmCommand>,
+    /// Word of the last arm command that was read from the record, if any.
+    pub(crate) arm_read: Option<u32>,
 }
 
 /// A queue pair.
@@ -179,4 +181,9 @@ pub(crate) fn published(memory: &DmaView<'static>, bus: u64, word: usize, read: 
 /// Returns the number of completions that the driver consumed from a queue.
 pub(crate) fn consumed(memory: &DmaView<'static>, spec: &CompletionQueueSpec) -> u32 {
     record(memory, spec.record, doorbell::CONSUMER)
+}
+
+/// Returns the word of the last arm command in a record.
+pub(crate) fn arm_word(memory: &DmaView<'static>, spec: &CompletionQueueSpec) -> u32 {
+    record(memory, spec.record, doorbell::ARM)
 }

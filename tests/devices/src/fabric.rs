@@ -377,7 +377,6 @@ impl ModelFabric {
         MailboxDevice {
             control: self.control(device, options),
             cm: self.cm(device),
-            registers: self.registers(device),
             regions,
             slot,
         }

@@ -9,14 +9,13 @@ use backend_mmio::defs::mailbox::{
     ANSWER, AT, COMMAND, Command, GREETING, LENGTH, NOTICE, Record, UNITS, VERSION,
 };
 use backend_mmio::mlx5::Control;
-use backend_mmio::{DeviceUnit, DeviceWord, RegisterIo};
+use backend_mmio::{DeviceUnit, DeviceWord};
 use dat_core::backend::{BackendError, ConnectRequest, DomainKey, Registration};
 use dat_core::memory::Region;
 use dat_core::time::Instant;
 
 use crate::control::ModelControl;
 use crate::fabric::ModelConnectionManager;
-use crate::registers::ModelRegisters;
 
 /// Finds the memory that a driver names by address and length, if it exists.
 pub type Regions = Box<dyn FnMut(u64, u64) -> Option<Region> + Send>;
@@ -28,7 +27,6 @@ pub type Regions = Box<dyn FnMut(u64, u64) -> Option<Region> + Send>;
 pub struct MailboxDevice {
     pub(crate) control: ModelControl,
     pub(crate) cm: ModelConnectionManager,
-    pub(crate) registers: ModelRegisters,
     pub(crate) regions: Regions,
     pub(crate) slot: MailboxSlot,
 }
@@ -97,7 +95,6 @@ impl MailboxDevice {
     fn act(&mut self, command: Command) {
         let Self {
             control,
-            registers,
             regions,
             slot,
             ..
@@ -147,9 +144,6 @@ impl MailboxDevice {
                 slot.done(|| control.destroy_queue_pair(number));
             }
             Command::Halt => slot.done(|| control.halt()),
-            Command::WriteRegister { offset, value } => {
-                slot.done(|| registers.write(offset, value))
-            }
             command => self.connect(command),
         }
     }

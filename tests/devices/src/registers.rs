@@ -1,11 +1,13 @@
 //! Register window.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use backend_mmio::RegisterIo;
 use backend_mmio::defs::mlx5::{ArmCommand, COUNTER, register};
 use backend_mmio::mlx5::DeviceEvent;
 
+use crate::device::{Device, arm_word};
 use crate::fabric::Shared;
 
 /// Registers of a model device; a write takes effect before it returns.
@@ -50,18 +52,45 @@ impl RegisterIo for ModelRegisters {
             return;
         };
         if offset == register::COMPLETION_QUEUE {
-            let command = ArmCommand::decode(high);
-            if let Some(queue) = device.completion_queues.get_mut(&low) {
-                let missed = (queue.written ^ command.consumer) & COUNTER != 0;
-                if missed && !command.solicited_only {
-                    device.events.push_back(DeviceEvent::Completions(low));
-                } else {
-                    queue.armed = Some(command);
-                }
-            }
+            device.arm(low, ArmCommand::decode(high), false);
         } else if offset & !register::SEND_STRIDE == SEND_DOORBELL {
             device.fetch_sends(low >> 8, windows);
             device.complete();
+        }
+    }
+}
+
+impl Device {
+    /// Arms a completion queue, or raises its event at once if completions were missed.
+    ///
+    /// A command that is read `late` also raises it if it waits for a solicited completion: that
+    /// may be one of those missed.
+    fn arm(&mut self, number: u32, command: ArmCommand, late: bool) {
+        let Some(queue) = self.completion_queues.get_mut(&number) else {
+            return;
+        };
+        let missed = (queue.written ^ command.consumer) & COUNTER != 0;
+        if missed && (late || !command.solicited_only) {
+            queue.armed = None;
+            self.events.push_back(DeviceEvent::Completions(number));
+        } else {
+            queue.armed = Some(command);
+        }
+    }
+
+    /// Arms the completion queues whose records have new commands.
+    ///
+    /// The first word that is found counts as new, so a new queue is armed.
+    pub(crate) fn read_arm_commands(&mut self) {
+        let mut commands = Vec::new();
+        for (number, queue) in &mut self.completion_queues {
+            let word = arm_word(&self.memory, &queue.spec);
+            if queue.arm_read.replace(word) != Some(word) {
+                commands.push((*number, ArmCommand::decode(word)));
+            }
+        }
+        for (number, command) in commands {
+            self.arm(number, command, true);
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Both ends of every connection are on the device. `DAT_DEVICE` names it; the default is the first
 //! one with an active port. `DAT_WINDOWS=2` asks for windows of type 2 on a device with both types.
+//! `cargo xtask test` runs them on `dat0` of `libdat_verbs.so`; guests have soft-RoCE.
 //! The tests share the device's ports, so they must run one at a time (`--test-threads=1`).
 //! `tests/suite/backends.toml` lists the tests that verbs cannot pass, with reasons.
 
@@ -10,6 +11,7 @@ use core::task::Waker;
 use core::time::Duration;
 use dat_core::attributes::IaAddress;
 use dat_core::endpoint::ConnectParam;
+use dat_core::error::Subtype;
 use dat_core::event::{ConnectionEventKind, Event, ThreadWait, Wait, WakeReason};
 use dat_core::flags::{
     CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, IaFields, MemoryPrivileges, ProviderFields,
@@ -243,6 +245,38 @@ fn a_dispatcher_takes_more_endpoints_than_one_completion_queue() {
             assert!(matches!(waited.event, Event::Dto(done) if done.cookie == cookie));
         });
         net.success(left, cookie);
+    }
+}
+
+/// A completion always has room: endpoints add it to a dispatcher that was made for fewer.
+///
+/// Spec: DTO-01, DTO-13
+#[test]
+fn a_small_dispatcher_is_not_overrun() {
+    let bed = VerbsBed::new();
+    let net = Net::new(&bed);
+    let options = PartyOptions {
+        queue_length: 8,
+        ..PartyOptions::default()
+    };
+    let (left, right) = net.pair(&options);
+    let most = left.max_request_dtos() as u64;
+    assert!(most > 8, "the queue has as many places as the endpoint");
+    let (segment, remote) = ([left.memory.segment(0, 8)], right.memory.remote(0, 8));
+    let none = CompletionFlags::empty();
+    for _ in 0..20 {
+        for cookie in 0..most {
+            left.write(&segment, cookie, &remote, none);
+        }
+        let more = left
+            .ia
+            .post_rdma_write(left.ep, &segment, 99, &remote, none);
+        let full = Error::insufficient_resources(Subtype::ResourceTep);
+        refused(more.map(drop), full);
+        for cookie in 0..most {
+            net.success(&left, cookie);
+        }
+        net.quiet(&left);
     }
 }
 

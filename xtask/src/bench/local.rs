@@ -12,6 +12,10 @@ use crate::{artifacts, callgrind};
 const EXAMPLE: &str = "write_rate";
 /// The counts by name, with the number of writes under way.
 const DEPTHS: [(&str, &str); 2] = [("local:one", "1"), ("local:stream", "128")];
+/// Numbers of idle connections, of which the least count is taken.
+///
+/// They move the records within the queues, whose places make a percent.
+const IDLE: std::ops::RangeInclusive<u32> = 1..=3;
 /// Writes of a run; many, because timers run at times.
 const WRITES: u32 = 10_000;
 
@@ -19,10 +23,11 @@ const WRITES: u32 = 10_000;
 pub(super) fn count(workspace: &Workspace) -> Result<Counts> {
     let program = build(workspace)?;
     let counted = |(name, depth): (&str, &str)| {
-        Ok((
-            name.to_owned(),
-            count_beside(workspace, &program, depth, 1)?,
-        ))
+        let mut least = f64::INFINITY;
+        for idle in IDLE {
+            least = least.min(count_beside(workspace, &program, depth, idle)?);
+        }
+        Ok((name.to_owned(), least))
     };
     DEPTHS.into_iter().map(counted).collect()
 }

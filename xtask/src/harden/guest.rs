@@ -1,7 +1,6 @@
 //! Jobs in a guest that count their attempts.
 
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Effort;
@@ -35,26 +34,8 @@ const fn counting(
 }
 
 const OUTCOMES: &[&str] = &["what", "tried", "whole", "reported"];
-const ATTEMPTS: &[&str] = &["target", "attempt", "tried", "refused"];
-const ENDED: &[&str] = &[
-    "who",
-    "is",
-    "times",
-    "the other side reported it or continued",
-];
-const COMPARED: &[&str] = &[
-    "backend",
-    "lists",
-    "operations",
-    "returns",
-    "events",
-    "memory",
-];
 
-pub(crate) const HOSTILE: Counting = counting(&["hostile"], ATTEMPTS, (1, 1));
 pub(crate) const FAULTS: Counting = counting(&["faults", "roce_paths"], OUTCOMES, (1, 1));
-/// A round runs one of each kind and takes some seconds.
-pub(crate) const KILLS: Counting = counting(&["kill", "rsm"], ENDED, (5, 1));
 /// A round takes as long as several rounds of the other jobs.
 pub(crate) const LIMITS: Counting = counting(&["limits"], OUTCOMES, (1, 5));
 /// A round takes one or two minutes.
@@ -62,23 +43,6 @@ pub(crate) const PEERS: Counting = counting(
     &["roce_dapl", "roce"],
     &["what", "number", "of these"],
     (2, 1),
-);
-pub(crate) const DIFFERENTIAL: Counting = counting(&["differential"], COMPARED, (1, 1));
-/// The arguments of this job are no rounds.
-pub(crate) const SOAK: Counting = counting(
-    &["soak"],
-    &[
-        "where",
-        "minutes",
-        "endpoints",
-        "transfers",
-        "windows",
-        "connections",
-        "looks",
-        "KiB in use in the second third",
-        "in the last",
-    ],
-    (1, 1),
 );
 
 /// Returns a seed that bash accepts, from the current time.
@@ -90,23 +54,8 @@ pub(crate) fn seed() -> u64 {
 /// Runs the jobs; returns their counts as a section of the page.
 pub(super) fn run(workspace: &Workspace, counting: &Counting, effort: &Effort) -> Result<String> {
     let (arguments, seconds) = counting.rounds(effort.minutes, effort.seed);
-    run_with(workspace, counting, &arguments, seconds)
-}
-
-/// Runs the jobs like `run`, and puts their counts after `rows`, which need no guest.
-///
-/// `again` is the command that repeats all of them.
-pub(super) fn run_behind(
-    workspace: &Workspace,
-    counting: &Counting,
-    (minutes, seed): (u32, u64),
-    mut rows: Vec<Vec<String>>,
-    again: &str,
-) -> Result<String> {
-    let (arguments, seconds) = counting.rounds(minutes, seed);
-    let (counted, _in_the_guest) = count(workspace, counting, &arguments, seconds)?;
-    rows.extend(counted);
-    Ok(section(counting.columns, &rows, again))
+    let (rows, again) = count(workspace, counting, &arguments, seconds)?;
+    Ok(section(counting.columns, &rows, &again))
 }
 
 impl Counting {
@@ -117,41 +66,6 @@ impl Counting {
         let seconds = ROUND * u64::from(rounds);
         ([rounds.to_string(), seed.to_string()], seconds)
     }
-}
-
-/// Runs the jobs with these arguments and a limit of `seconds` each; returns the section.
-pub(crate) fn run_with(
-    workspace: &Workspace,
-    counting: &Counting,
-    arguments: &[String],
-    seconds: u64,
-) -> Result<String> {
-    let (mut rows, again) = count(workspace, counting, arguments, seconds)?;
-    if counting.columns == ATTEMPTS {
-        rows = by_target(rows)?;
-    }
-    Ok(section(counting.columns, &rows, &again))
-}
-
-/// Adds up the attempts on a target that were all refused.
-fn by_target(rows: Vec<Vec<String>>) -> Result<Vec<Vec<String>>> {
-    let mut refused: BTreeMap<String, (usize, u64)> = BTreeMap::new();
-    let mut others = Vec::new();
-    for row in rows {
-        match row.as_slice() {
-            [target, _, tried, all] if tried == all => {
-                let (kinds, sum) = refused.entry(target.clone()).or_default();
-                *kinds += 1;
-                *sum += tried.parse::<u64>()?;
-            }
-            _ => others.push(row),
-        }
-    }
-    let joined = refused.into_iter().map(|(target, (kinds, sum))| {
-        let sum = sum.to_string();
-        vec![target, format!("{kinds} kinds"), sum.clone(), sum]
-    });
-    Ok(joined.chain(others).collect())
 }
 
 /// Returns the rows that the jobs counted, and the commands that repeat them.
@@ -223,7 +137,7 @@ mod tests {
 
     #[test]
     fn rounds_follow_the_pace() {
-        assert_eq!(KILLS.rounds(2, 7).0, ["10", "7"]);
+        assert_eq!(PEERS.rounds(5, 7).0, ["10", "7"]);
         assert_eq!(
             LIMITS.rounds(6, 7),
             (["2", "7"].map(str::to_owned), 2 * ROUND)
@@ -232,34 +146,14 @@ mod tests {
 
     #[test]
     fn rows_of_the_same_name_are_added_up() {
-        let counted = [
-            "window|far away|2|2",
-            "serve|far away|1|1",
-            "window|far away|3|3",
-        ];
+        let counted = ["posts|2|2|0", "links|1|0|1", "posts|3|2|1"];
         let rows = added_up(&counted, 4).expect("rows");
+        assert_eq!(rows, [["posts", "5", "4", "1"], ["links", "1", "0", "1"]]);
         assert_eq!(
-            rows,
-            [
-                ["window", "far away", "5", "5"],
-                ["serve", "far away", "1", "1"]
-            ]
-        );
-        assert_eq!(
-            section(HOSTILE.columns, &rows, "it"),
-            "| target | attempt | tried | refused |\n|---|---|---|---|\n| window | far away | 5 | 5 |\n| serve | far away | 1 | 1 |\n\nAgain with it.\n"
-        );
-        let honest = ["serve", "honest copies", "2", "0"].map(str::to_owned);
-        let rows = [rows, vec![honest.to_vec()]].concat();
-        assert_eq!(
-            by_target(rows).expect("numbers"),
-            [
-                ["serve", "1 kinds", "1", "1"],
-                ["window", "1 kinds", "5", "5"],
-                ["serve", "honest copies", "2", "0"]
-            ]
+            section(FAULTS.columns, &rows, "it"),
+            "| what | tried | whole | reported |\n|---|---|---|---|\n| posts | 5 | 4 | 1 |\n| links | 1 | 0 | 1 |\n\nAgain with it.\n"
         );
         assert!(added_up(&["network|1"], 4).is_err());
-        assert!(added_up(&["window||1|1"], 4).is_err());
+        assert!(added_up(&["posts||1|1"], 4).is_err());
     }
 }

@@ -75,7 +75,7 @@ impl Effort {
     }
 }
 
-const PROOFS: [Proof; 22] = [
+const PROOFS: [Proof; 20] = [
     Proof {
         name: "unsafe",
         about: "up-to-date inventory of unsafe code",
@@ -138,7 +138,7 @@ const PROOFS: [Proof; 22] = [
     },
     Proof {
         name: "differential",
-        about: "random operations compared between the mock, device models and an RDMA device",
+        about: "random operations compared between the mock, device models and devices in software",
         run: |workspace, effort| {
             tests_with_counts::differential(workspace, effort.minutes, effort.seed)
         },
@@ -149,19 +149,9 @@ const PROOFS: [Proof; 22] = [
         run: |workspace, effort| guest::run(workspace, &guest::PEERS, effort),
     },
     Proof {
-        name: "hostile",
-        about: "a peer that uses stale, guessed, replayed and foreign keys, and floods",
-        run: |workspace, effort| guest::run(workspace, &guest::HOSTILE, effort),
-    },
-    Proof {
         name: "faults",
         about: "packet loss, links that go down, removal of modules in use",
         run: |workspace, effort| guest::run(workspace, &guest::FAULTS, effort),
-    },
-    Proof {
-        name: "kills",
-        about: "programs killed or interrupted at random times",
-        run: |workspace, effort| guest::run(workspace, &guest::KILLS, effort),
     },
     Proof {
         name: "limits",
@@ -170,13 +160,13 @@ const PROOFS: [Proof; 22] = [
     },
     Proof {
         name: "soak",
-        about: "all operations on the mock, for three times as long; memory, files and objects stay constant",
-        run: |workspace, effort| soak::on_the_mock(workspace, effort.minutes, effort.seed),
+        about: "all operations on dat0, and on the mock for three times as long; memory, files and objects stay constant",
+        run: |workspace, effort| soak::run(workspace, effort.minutes, effort.seed),
     },
     Proof {
-        name: "soak-guest",
-        about: "all operations on a device in a guest; memory and objects stay constant",
-        run: |workspace, effort| soak::in_a_guest(workspace, effort.minutes, effort.seed),
+        name: "programs",
+        about: "verbs programs on `dat0` that are killed and started again; a server and a pair that stay keep nothing of them",
+        run: |workspace, effort| tests_with_counts::programs(workspace, effort.minutes),
     },
     Proof {
         name: "mutants",

@@ -3,21 +3,35 @@
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
 
-use super::guest::{self, SOAK};
+use super::guest;
+use crate::test_programs::DEVICE;
 use crate::vm;
 use crate::workspace::Workspace;
 
-/// The job in the guest, whose program also runs on this machine.
-const JOB: &str = "soak";
-/// The duration on the mock, as a multiple of the guest's.
+/// The program.
+const PROGRAM: &str = "xtask/vm/programs/soak.c";
+/// The duration on the mock, as a multiple of the device's.
 ///
 /// The mock needs no processor for a device.
 const LONGER: u32 = 3;
+/// The columns of a run.
+const COLUMNS: [&str; 9] = [
+    "where",
+    "minutes",
+    "endpoints",
+    "transfers",
+    "windows",
+    "connections",
+    "looks",
+    "KiB in use in the second third",
+    "in the last",
+];
 
-/// The malloc settings against per-thread caches and arenas, the same as in the guest.
+/// The malloc settings against per-thread caches and arenas.
 ///
 /// These would fill up during the whole run and hide a leak.
 const MALLOC: &str = "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1";
@@ -47,85 +61,106 @@ const SHORT: (Load, u32, u64) = (
     7,
 );
 
-/// Uses the mock for three times `minutes`.
-pub(super) fn on_the_mock(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
-    let folder = tempfile::tempdir().context("a folder for the program")?;
-    let program = vm::program_of(workspace, JOB, false, folder.path())?;
-    let longer = minutes * LONGER;
-    let output = run_program(&program, &LONG, longer * 60, seed)?;
-    let row = row(&output, longer, &LONG)
-        .with_context(|| format!("it exited with\n{}", output.join("\n")))?;
+/// Uses `dat0` for `minutes`, and the mock for three times as long.
+pub(super) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
+    let bed = Bed::new(workspace, false)?;
+    let mut rows = Vec::new();
+    for (on_device, minutes) in [(false, minutes * LONGER), (true, minutes)] {
+        let output = bed.run(on_device, &LONG, minutes * 60, seed)?;
+        let row = row(&output, on_device, minutes, &LONG);
+        rows.push(row.with_context(|| format!("it exited with\n{}", output.join("\n")))?);
+    }
     let again = format!("`cargo xtask harden --only soak --minutes {minutes} --seed {seed}`");
-    Ok(guest::section(SOAK.columns, &[row], &again))
+    Ok(guest::section(&COLUMNS, &rows, &again))
 }
 
-/// Uses the mock for some seconds.
+/// Uses the mock and `dat0` for some seconds each.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
-    let folder = tempfile::tempdir().context("a folder for the program")?;
-    let program = vm::program_of(workspace, JOB, true, folder.path())?;
+    let bed = Bed::new(workspace, true)?;
     let (load, seconds, seed) = SHORT;
-    println!("use of the mock for {seconds} s, with seed {seed}");
-    let output = run_program(&program, &load, seconds, seed)?;
-    // Transfers, windows and connections must each have occurred.
-    row(&output, 0, &load)
-        .filter(|row| row.iter().skip(3).take(3).all(|count| count != "0"))
-        .with_context(|| {
+    for on_device in [false, true] {
+        let name = place(on_device);
+        println!("use of {name} for {seconds} s, with seed {seed}");
+        let output = bed.run(on_device, &load, seconds, seed)?;
+        // Transfers, windows and connections must each have occurred.
+        let row = row(&output, on_device, 0, &load)
+            .filter(|row| row.iter().skip(3).take(3).all(|count| count != "0"));
+        row.with_context(|| {
             format!(
-                "on the mock, with seed {seed}, it exited with\n{}",
+                "on {name}, with seed {seed}, it exited with\n{}",
                 output.join("\n")
             )
+        })?;
+    }
+    Ok(())
+}
+
+fn place(on_device: bool) -> &'static str {
+    if on_device { DEVICE } else { "the mock" }
+}
+
+/// The program, and the library of the device.
+struct Bed {
+    /// The folder of the program.
+    _folder: TempDir,
+    program: PathBuf,
+    device: PathBuf,
+}
+
+impl Bed {
+    fn new(workspace: &Workspace, is_short: bool) -> Result<Self> {
+        let folder = tempfile::tempdir().context("a folder for the program")?;
+        let library = |of, features: &[&str]| vm::library_of(workspace, of, features, is_short);
+        let libdat = library(("libdat", "dat"), &["verbs"])?;
+        let program = vm::program_of(workspace, PROGRAM, &libdat, folder.path())?;
+        // The registry has the mock if its file is empty.
+        fs::write(program.with_file_name("dat.conf"), "")?;
+        Ok(Self {
+            _folder: folder,
+            program,
+            device: library(("dat-verbs", "dat_verbs"), &[])?,
         })
-        .map(|_row| ())
-}
+    }
 
-/// Uses the device of a guest for `minutes`.
-pub(super) fn in_a_guest(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
-    let arguments = [
-        (minutes * 60).to_string(),
-        seed.to_string(),
-        LONG.looks.to_string(),
-        LONG.threads.to_string(),
-        LONG.endpoints.to_string(),
-    ];
-    // An emulated machine takes several times as long to start, to sample and to end.
-    guest::run_with(workspace, &SOAK, &arguments, u64::from(minutes) * 180)
-}
-
-/// Runs the program with its library in the same folder; returns its output.
-fn run_program(program: &Path, load: &Load, seconds: u32, seed: u64) -> Result<Vec<String>> {
-    // The registry has the mock if its file is empty.
-    let configuration = program.with_file_name("dat.conf");
-    fs::write(&configuration, "")?;
-    let mut child = Command::new(program)
-        .arg("mock0")
-        .args([seconds, load.looks, load.threads, load.endpoints].map(|it| it.to_string()))
-        .arg(seed.to_string())
-        .env("DAT_OVERRIDE", &configuration)
-        .env("GLIBC_TUNABLES", MALLOC)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("the program")?;
-    let mut answers = child.stdin.take().context("its input")?;
-    let lines = BufReader::new(child.stdout.take().context("its output")?).lines();
-    let mut output = Vec::new();
-    for line in lines {
-        let line = line?;
-        println!("{line}");
-        if line.starts_with("sample ") {
-            answers.write_all(b"\n")?;
+    /// Runs the program; returns its output.
+    fn run(&self, on_device: bool, load: &Load, seconds: u32, seed: u64) -> Result<Vec<String>> {
+        let mut command = Command::new(&self.program);
+        let numbers = [seconds, load.looks, load.threads, load.endpoints];
+        command
+            .arg(if on_device { DEVICE } else { "mock0" })
+            .args(numbers.map(|it| it.to_string()))
+            .arg(seed.to_string())
+            .env("DAT_OVERRIDE", self.program.with_file_name("dat.conf"))
+            .env("GLIBC_TUNABLES", MALLOC);
+        if on_device {
+            command.arg("device").env("LD_PRELOAD", &self.device);
         }
-        output.push(line);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("the program")?;
+        let mut answers = child.stdin.take().context("its input")?;
+        let lines = BufReader::new(child.stdout.take().context("its output")?).lines();
+        let mut output = Vec::new();
+        for line in lines {
+            let line = line?;
+            println!("{line}");
+            if line.starts_with("sample ") {
+                answers.write_all(b"\n")?;
+            }
+            output.push(line);
+        }
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("on {}, with seed {seed}: {status}", place(on_device));
+        }
+        Ok(output)
     }
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("on the mock, with seed {seed}: {status}");
-    }
-    Ok(output)
 }
 
 /// Returns the row of the table from the program's output.
-fn row(output: &[String], minutes: u32, load: &Load) -> Option<Vec<String>> {
+fn row(output: &[String], on_device: bool, minutes: u32, load: &Load) -> Option<Vec<String>> {
     let words = |name: &str| -> Option<Vec<&str>> {
         let line = output.iter().find(|line| line.starts_with(name))?;
         Some(line.split(' ').collect())
@@ -139,7 +174,7 @@ fn row(output: &[String], minutes: u32, load: &Load) -> Option<Vec<String>> {
     };
     let looks = output.iter().filter(|line| line.starts_with("sample "));
     let numbers = [minutes, load.threads * load.endpoints].map(|number| number.to_string());
-    let mut row = vec!["the mock".to_owned()];
+    let mut row = vec![place(on_device).to_owned()];
     row.extend(numbers);
     row.extend([operations, windows, connections].map(str::to_owned));
     row.push(looks.count().to_string());
@@ -160,10 +195,10 @@ mod tests {
             "kibibytes 100 101",
         ];
         let output = output.map(str::to_owned);
-        let row = row(&output, 7, &LONG).expect("a row");
+        let row = row(&output, false, 7, &LONG).expect("a row");
         let expected = ["the mock", "7", "256", "12", "3", "256", "2", "100", "101"];
         assert_eq!(row, expected);
-        assert_eq!(row.len(), SOAK.columns.len());
-        assert_eq!(super::row(&output[..2], 7, &LONG), None);
+        assert_eq!(row.len(), COLUMNS.len());
+        assert_eq!(super::row(&output[..2], false, 7, &LONG), None);
     }
 }

@@ -1,9 +1,11 @@
 //! Long forms of tests of this machine, and the counts that they print.
 
 use anyhow::{Context, Result, bail, ensure};
+use std::process::Command;
 use xshell::cmd;
 
 use super::guest;
+use crate::packages;
 use crate::test_programs;
 use crate::workspace::Workspace;
 
@@ -18,18 +20,36 @@ const CARRIED: [&str; 6] = [
     "duplicates",
     "receiver not ready",
 ];
+/// The columns of the row of programs that are killed.
+const STRESSED: [&str; 5] = [
+    "seconds",
+    "rounds",
+    "descriptors",
+    "shared mappings",
+    "KiB of memory",
+];
 /// The columns of a row of the tests of connections.
 const EXPLORED: [&str; 5] = ["", "states", "lists of steps", "depth", ""];
 /// The length of the longest step lists of connections.
 ///
 /// See `dat-core/src/connection/tests/two_peers.rs`.
 const DEPTH: (&str, &str) = ("DAT_CORE_DEPTH", "9");
-/// The lists of each backend on this host that a minute allows on a busy machine.
+/// The lists of each backend that a minute allows on a busy machine.
 const LISTS_PER_MINUTE: u32 = 100;
 /// The distance between the list numbers of two seeds, more than any run needs.
 const LISTS_PER_SEED: u64 = 1_000_000;
-/// The backends that are compared on this host.
-const COMPARED: [&str; 4] = ["mlx5", "pvrdma", "roce", "local"];
+/// Those of a device, whose lists await rest in real time.
+const LISTS_OF_DEVICE: u32 = 20;
+/// The backends that are compared with the mock, and the columns of their counts.
+const COMPARED: [&str; 5] = ["mlx5", "pvrdma", "roce", "local", "verbs"];
+const COLUMNS: [&str; 6] = [
+    "backend",
+    "lists",
+    "operations",
+    "returns",
+    "events",
+    "memory",
+];
 /// Tests of dat-core in Miri: tables that grow while others look for slots, and lists of free
 /// slots.
 ///
@@ -87,38 +107,65 @@ fn explored(output: &str) -> Result<Vec<Vec<String>>> {
     Ok(rows.into_iter().map(numbers).collect())
 }
 
-/// Compares the models and RoCEv2 in software on lists for `minutes`, and the guest on some.
+/// Compares the models and RoCEv2 in software on lists for `minutes`, and `dat0` on some.
 pub(super) fn differential(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
-    let lists = minutes.saturating_mul(LISTS_PER_MINUTE).to_string();
+    let shell = &workspace.shell;
     let first = seed.saturating_mul(LISTS_PER_SEED).saturating_add(1);
+    let [here, device] =
+        [LISTS_PER_MINUTE, LISTS_OF_DEVICE].map(|each| minutes.saturating_mul(each));
     let output = cmd!(
-        workspace.shell,
+        shell,
         "cargo test --package dat-tests --test differential --test roce --test roce_local -- --nocapture behaves_like_the_mock"
-    )
-    .env("DAT_LISTS", lists)
-    .env(SEED, first.to_string())
-    .ignore_status()
-    .output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        bail!("backends differ:\n{text}{errors}");
+    );
+    let mut text = compared(&mut output.into(), here, first)?;
+    cmd!(shell, "cargo build --package dat-verbs").run()?;
+    let mut command = Command::new("cargo");
+    command.current_dir(workspace.root());
+    command.args(["test", "--no-run", "--package", "dat-tests"]);
+    command.args(["--features", "verbs", "--test", "verbs_differential"]);
+    for test in test_programs::built(&mut command, "the test of a device")? {
+        let mut program = test.command();
+        program.envs(test.on_library());
+        program.args(["--test-threads=1", "--nocapture"]);
+        text += &compared(&mut program, device, first)?;
     }
-    let rows = rows(&text, "compared|", guest::DIFFERENTIAL.columns.len())?;
+    let rows = rows(&text, "compared|", COLUMNS.len())?;
     for backend in COMPARED {
         let is_it = |row: &Vec<String>| row.first().is_some_and(|name| name == backend);
         ensure!(rows.iter().any(is_it), "no list ran on {backend}:\n{text}");
     }
     let again =
         format!("`cargo xtask harden --only differential --minutes {minutes} --seed {seed}`");
-    guest::run_behind(
-        workspace,
-        &guest::DIFFERENTIAL,
-        (minutes, seed),
-        rows,
-        &again,
+    Ok(guest::section(&COLUMNS, &rows, &again))
+}
+
+/// Kills and starts verbs programs for `minutes`.
+pub(super) fn programs(workspace: &Workspace, minutes: u32) -> Result<String> {
+    let shell = &workspace.shell;
+    packages::install_for(shell, ["rping", "ib_write_bw"])?;
+    let output = cmd!(
+        shell,
+        "cargo test --package dat-verbs --test programs -- stress --ignored --nocapture"
     )
-    .context("in the guest")
+    .env("DAT_STRESS_SECONDS", (u64::from(minutes) * 60).to_string())
+    .read()?;
+    let rows = rows(&output, "stressed|", STRESSED.len())?;
+    ensure!(rows.len() == 1, "one row is expected:\n{output}");
+    let again = format!("`cargo xtask harden --only programs --minutes {minutes}`");
+    Ok(guest::section(&STRESSED, &rows, &again))
+}
+
+/// Runs tests that compare `lists` lists, and returns what they print.
+fn compared(command: &mut Command, lists: u32, first: u64) -> Result<String> {
+    command.env("DAT_LISTS", lists.to_string());
+    command.env(SEED, first.to_string());
+    let output = command.output().context("tests of lists")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("backends differ:\n{text}{errors}");
+    }
+    Ok(text.into_owned())
 }
 
 /// Returns the rows that tests printed, sorted.

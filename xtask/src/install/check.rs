@@ -45,6 +45,13 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         let path = prefix.join("share").join(completions);
         ensure!(path.is_file(), "there is no {}", path.display());
     }
+    let (program, library) = (prefix.join("bin/dat"), prefix.join("lib/libdat_verbs.so"));
+    let environment = cmd!(workspace.shell, "{program} run --print-env").read()?;
+    ensure!(
+        environment.contains(&*library.canonicalize()?.to_string_lossy()),
+        "`dat run` does not find {}: {environment}",
+        library.display()
+    );
     pages::check(workspace, &prefix)?;
     for (source, module, expected) in PROGRAMS {
         run(

@@ -47,6 +47,8 @@ const RELEASE: &str = "release";
 
 /// The package of the program `dat`.
 const PROGRAM: &str = "dat-cli";
+/// The package and the file of the library that `dat run` preloads.
+const PRELOADED: (&str, &str) = ("dat-verbs", "libdat_verbs.so");
 
 /// The shells with completions, and the path below `share` where each looks for them.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -153,8 +155,8 @@ impl<'a> Plan<'a> {
     /// This precedes the first write, so a failed build leaves no partial installation.
     ///
     /// The program is built separately. Its dependencies are then optimised for a program, as in
-    /// `cargo run --release`, which reuses that build, except for crates that depend on the features
-    /// of all default members.
+    /// `cargo run --release`, which reuses that build, except for crates that depend on the
+    /// features of all default members.
     fn build(&self, workspace: &Workspace) -> Result<()> {
         let libraries: Vec<&str> = self
             .libraries
@@ -170,6 +172,7 @@ impl<'a> Plan<'a> {
         }
         if self.has_program {
             self.build_packages(workspace, program, &["--bin", "dat"])?;
+            self.build_packages(workspace, &[PRELOADED.0], &[])?;
         }
         self.build_packages(workspace, &libraries, &[])
     }
@@ -225,6 +228,9 @@ impl<'a> Plan<'a> {
         }
         if self.has_program {
             install_program(&workspace.shell, &built.join("dat"), paths)?;
+            let (_, file) = PRELOADED;
+            let folder = paths.written(&paths.libraries);
+            copy(&built.join(file), &folder.join(file), 0o755)?;
         }
         for (path, text) in Manual::read(&sources)?.render()? {
             let concerns = |library: &&Library| library.has_page(&path);

@@ -13,6 +13,7 @@ use xshell::cmd;
 
 use self::background::BackgroundStep;
 use crate::scope::Scope;
+use crate::test_programs::{DEVICE, LIBRARY};
 use crate::turn::{Jobs, TURNS};
 use crate::workspace::Workspace;
 use crate::{
@@ -101,6 +102,14 @@ const STEPS: &[Step] = &[
         |workspace, _| tests::run(workspace, Scope::Default),
         |workspace, _| tests::run(workspace, Scope::All),
     ),
+    // They wait most of their time.
+    both(
+        "verbs",
+        "the tests of RDMA devices on libdat_verbs.so, where the headers of rdma-core are",
+        |workspace, _| tests::run_on_library(workspace, Scope::Default),
+        |workspace, _| tests::run_on_library(workspace, Scope::All),
+    )
+    .in_background(),
     complete(
         "dependencies",
         "licences and sources of dependencies",
@@ -368,10 +377,35 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs every example on the mock; each fails where something comes out otherwise than it says.
+/// Examples that run unchanged on a device, with arguments before its address.
+const ON_A_DEVICE: [&str; 5] = [
+    "first_write",
+    "pair",
+    "key_value",
+    "rpc 30",
+    "file_server demo",
+];
+
+/// Runs every example on the mock, and some on `dat0` as well.
+///
+/// Each fails where something comes out otherwise than it says.
 fn examples(workspace: &Workspace) -> Result<()> {
     examples_of(workspace, "backend-mock", &[])?;
-    examples_of(workspace, "dat-host", &["--all-features"])
+    examples_of(workspace, "dat-host", &["--all-features"])?;
+    cargo(workspace, &["build", "--package", "dat-verbs"])?;
+    let built = workspace.target().join("debug");
+    let library = built.join(LIBRARY);
+    for line in ON_A_DEVICE {
+        let mut words = line.split(' ');
+        let program = built
+            .join("examples")
+            .join(words.next().unwrap_or_default());
+        let address = format!("verbs://{DEVICE}");
+        cmd!(workspace.shell, "{program} {words...} {address}")
+            .env("LD_PRELOAD", &library)
+            .run()?;
+    }
+    Ok(())
 }
 
 /// Runs the examples of a package, built with further arguments of cargo.
@@ -433,7 +467,8 @@ mod order {
                 "conformance",
                 "lint",
                 "documentation",
-                "test"
+                "test",
+                "verbs"
             ]
         );
         let all = names(true, &[]);

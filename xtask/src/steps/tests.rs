@@ -13,8 +13,15 @@ use crate::scope::Scope;
 use crate::test_programs::{self, TestProgram};
 use crate::workspace::Workspace;
 
-/// Test programs that need an RDMA device; guests run them.
+/// Test programs that need an RDMA device: that of `libdat_verbs.so` here, others in guests.
 const OF_DEVICES: [&str; 2] = ["verbs", "verbs_differential"];
+/// Tests of windows in the first of these programs, which run with those of type 2, too.
+const OF_WINDOWS: [&str; 4] = ["rmb::", "rmb_refusals::", "rmr::", "lifecycles::"];
+/// The folder of C libraries, their test programs, and the tests of these that need a device.
+const OF_C: (&str, &str, [&str; 2]) = ("dat-ffi", "programs", ["--ignored", "on_a_device"]);
+/// Headers that the backend of these programs is built from, and the folder of headers.
+const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
+const INCLUDED: &str = "/usr/include";
 /// Test programs in real time: they run without capabilities, as those of ordinary users do, and
 /// most of their threads sleep.
 const WITHOUT_CAPABILITIES: [&str; 2] = ["roce_processes", "roce_sockets"];
@@ -23,6 +30,8 @@ const THREADS: &str = "4";
 const UNPRIVILEGED: &str = "setpriv --bounding-set -all --inh-caps -all --no-new-privs";
 /// Its options for the user of processes without rights.
 const NOBODY: &str = "--reuid 65534 --regid 65534 --clear-groups";
+/// Tells tests that all packages are installed, so that a program that is missing is a failure.
+const ALL_PROGRAMS: &str = "DAT_TEST_ALL_PROGRAMS";
 /// The time after which a test program counts as hanging; the slowest takes half a minute alone.
 const PATIENCE: Duration = Duration::from_secs(1200);
 
@@ -62,20 +71,89 @@ pub(super) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
         None => Vec::new(),
     };
     let lanes = (0..processors()).map(|lane| folder.join(format!("{lane}.log")));
+    let variables = match scope {
+        Scope::All => &[(ALL_PROGRAMS, "1")][..],
+        Scope::Default => &[],
+    };
     in_lanes(lanes.collect(), &programs, |log, test| {
-        let before = is_unprivileged(test).then_some(&unprivileged[..]);
-        run_program(test, before, log)
+        let before = is_unprivileged(test).then_some((&unprivileged[..], THREADS));
+        run_program(test, before, &[], variables, log)
     })?;
     let scope = scope.arguments();
     cmd!(workspace.shell, "cargo test --doc {scope...}").run()?;
     Ok(())
 }
 
+/// Runs the tests of RDMA devices on the device of `libdat_verbs.so`, without capabilities.
+///
+/// The scope of all members has those of C libraries, too. They share the ports of the device, so
+/// they run one at a time.
+pub(super) fn run_on_library(workspace: &Workspace, scope: Scope) -> Result<()> {
+    if let Some(missing) = HEADERS
+        .iter()
+        .find(|name| !Path::new(INCLUDED).join(name).exists())
+    {
+        println!(
+            "{} not run: rdma-core's {missing} is not installed (Debian's libibverbs-dev and \
+            librdmacm-dev)",
+            OF_DEVICES.join(" and ")
+        );
+        return Ok(());
+    }
+    let mut command = test_programs::build(workspace, scope);
+    if scope == Scope::Default {
+        cmd!(workspace.shell, "cargo build --package dat-verbs").run()?;
+        command.args(["--package", "dat-tests", "--features", "verbs"]);
+        command.args(OF_DEVICES.iter().flat_map(|name| ["--test", name]));
+    }
+    let programs = test_programs::built(&mut command, "the tests of devices")?;
+    let (in_folder, of_c, with) = OF_C;
+    let arguments = |test: &TestProgram| -> Option<&[&str]> {
+        let is_of_c = test.name == of_c && test.folder.iter().any(|part| part == in_folder);
+        let is_of_device = OF_DEVICES.contains(&test.name.as_str());
+        is_of_c.then_some(&with[..]).or(is_of_device.then_some(&[]))
+    };
+    let chosen = programs
+        .iter()
+        .filter_map(|test| Some((test, arguments(test)?)));
+    let chosen: Vec<_> = chosen.collect();
+    let libraries = if scope == Scope::All { 3 } else { 0 };
+    ensure!(
+        chosen.len() == OF_DEVICES.len() + libraries,
+        "cargo built {} of the tests of devices",
+        chosen.len()
+    );
+    let folder = workspace.target().join("steps/tests");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    for (test, arguments) in chosen {
+        let on_library = test
+            .on_library()
+            .map(|(name, value)| format!("{name}={value}"));
+        let mut before = without_capabilities(test);
+        before.push("env");
+        before.extend(on_library.iter().map(String::as_str));
+        let log = folder.join("library.log");
+        run_program(test, Some((&before, "1")), arguments, &[], &log)?;
+        if test.name == OF_DEVICES[0] {
+            before.push("DAT_WINDOWS=2");
+            run_program(test, Some((&before, "1")), &OF_WINDOWS, &[], &log)?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs a test program and prints its output at its end, so that outputs do not mix.
 ///
-/// `before` are the words that precede the command of a program in real time.
-fn run_program(test: &TestProgram, before: Option<&[&str]>, log: &Path) -> Result<()> {
-    let mut command = match before.and_then(<[_]>::split_first) {
+/// For a program in real time, `before` are the words that precede its command, and the number of
+/// its threads; `arguments` names the tests to run, if not all.
+fn run_program(
+    test: &TestProgram,
+    before: Option<(&[&str], &str)>,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+    log: &Path,
+) -> Result<()> {
+    let mut command = match before.and_then(|(words, _)| words.split_first()) {
         None => test.command(),
         Some((first, words)) => {
             let mut command = test.command_of(first);
@@ -83,12 +161,14 @@ fn run_program(test: &TestProgram, before: Option<&[&str]>, log: &Path) -> Resul
             command
         }
     };
-    if before.is_some() {
-        command.env("RUST_TEST_THREADS", THREADS);
+    command.envs(variables.iter().copied());
+    if let Some((_, threads)) = before {
+        command.env("RUST_TEST_THREADS", threads);
     }
     let name = &test.name;
     let (begin, output) = (Instant::now(), File::create(log)?);
     let process = command
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)

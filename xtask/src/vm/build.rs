@@ -164,7 +164,6 @@ mod tests {
                 release: false,
                 target: Target::Program("it".to_owned()),
                 sources: Vec::new(),
-                links: Vec::new(),
             };
             features(&workspace, &build)
                 .expect_err("refused")

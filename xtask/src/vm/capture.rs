@@ -21,11 +21,13 @@ const MAGIC: [u8; 4] = 0xa1b2_c3d4_u32.to_le_bytes();
 /// The card of the first guest, on whose end of the cable packets are captured.
 const FIRST_CARD: [u8; 6] = [0x52, 0x54, 0, 0, 0, 1];
 
-/// Opcodes: the message of the connection manager, an acknowledgement, and one with a value.
+/// Opcodes: a datagram, as of the connection manager, an acknowledgement, and one with a value.
 const SEND_ONLY_OF_DATAGRAMS: u8 = 0x64;
 const ACKNOWLEDGE: u8 = 0x11;
 const ATOMIC_ACKNOWLEDGE: u8 = 0x12;
 const READ_REQUEST: u8 = 0x0c;
+/// QPN of the connection manager.
+const MANAGEMENT: u64 = 1;
 /// Attributes of messages of the connection manager.
 const REQ: u16 = 0x10;
 const REP: u16 = 0x13;
@@ -339,7 +341,7 @@ impl Flows {
     /// Counts a packet, and whether it repeats an earlier one.
     fn count(&mut self, packet: &Packet<'_>, counts: &mut Counts) {
         let opcode = packet.byte(0);
-        if opcode == SEND_ONLY_OF_DATAGRAMS {
+        if opcode == SEND_ONLY_OF_DATAGRAMS && packet.number(5, 3) == MANAGEMENT {
             self.count_message(packet, counts);
         }
         if !matches!(opcode, 0..=READ_REQUEST | 0x13 | 0x14 | 0x16 | 0x17) {
@@ -565,6 +567,17 @@ mod tests {
         }));
         assert_eq!(again.messages_repeated, before.messages_repeated + 1);
         assert_eq!(again.repeated, before.repeated);
+    }
+
+    #[test]
+    fn a_datagram_of_a_program_is_no_message() {
+        const HEADERS: usize = RECORD_HEADER + 14 + 40 + 8;
+        let (name, _) = CAPTURES[1];
+        let mut again = with_again(capture(name), |packet| {
+            packet.byte(0) == SEND_ONLY_OF_DATAGRAMS
+        });
+        again[capture(name).len() + HEADERS + 7] = 9;
+        assert_eq!(counted(&again).messages, counted(&capture(name)).messages);
     }
 
     #[test]

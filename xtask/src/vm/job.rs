@@ -30,11 +30,6 @@ pub(crate) struct Needs {
     /// Set if the guest's clock counts instructions.
     #[serde(default)]
     pub(crate) icount: bool,
-    /// Set if the job needs only an RDMA device, and so also runs here.
-    ///
-    /// It then runs on a device of this machine, without a guest.
-    #[serde(default)]
-    pub(crate) anywhere: bool,
     /// Set if the job needs a second guest, joined with the first by a network.
     ///
     /// The job runs in the first.
@@ -97,9 +92,6 @@ pub(crate) struct Build {
     /// In the guest they have the names of the files.
     #[serde(default)]
     pub(crate) sources: Vec<String>,
-    /// Libraries of this machine that the C programs are also linked with.
-    #[serde(default)]
-    pub(crate) links: Vec<String>,
 }
 
 /// A target of the package, by name.
@@ -219,7 +211,7 @@ rping
         assert!(matches!(&build.target, Target::Test(name) if name == "verbs"));
         assert_eq!(build.features, ["verbs"]);
         assert!(!build.release);
-        assert!(!job.needs.anywhere && !job.needs.peer && job.needs.memory.is_none());
+        assert!(!job.needs.peer && job.needs.memory.is_none());
         let two = SCRIPT.replace(
             "timeout = 60",
             "timeout = 60\n#: peer = true\n#: memory = 512",
@@ -269,7 +261,7 @@ rping
     fn every_job_of_the_workspace_can_be_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vm/jobs");
         let names = names(&folder).expect("names");
-        assert!(names.iter().any(|name| name == "smoke"));
+        assert!(names.iter().any(|name| name == "conformance"));
         for name in names {
             let job = Job::load(&folder, &name).expect("job");
             assert!(

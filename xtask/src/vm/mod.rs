@@ -17,15 +17,14 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 use xshell::{Shell, cmd};
 
 use self::build::{built, compiled, named};
 use self::image::Image;
-use self::job::{Compile, Job, Target};
+use self::job::{Build, Compile, Job, Target};
 use self::kernel::Kernel;
 use self::machine::{Cable, Machine, Patience};
 pub(crate) use self::turn::NESTED;
@@ -62,7 +61,7 @@ const CARD: [&str; 2] = ["virtio_pci", "virtio_net"];
 /// Arguments of the task.
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// The job to run [default: smoke]
+    /// The job to run [default: conformance]
     #[arg(value_name = "JOB")]
     job: Option<String>,
     /// List the jobs and exit
@@ -80,9 +79,6 @@ pub(crate) struct Options {
     /// Processors of the guest [default: 2, or 1 with --icount]
     #[arg(long, value_name = "NUMBER")]
     cpus: Option<u32>,
-    /// Run the job on this RDMA device of the host, without a guest
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["shell", "binary", "memory", "cpus", "peer", "icount"])]
-    device: Option<String>,
     /// Boot a second guest on the same network; the job runs in the first
     #[arg(long)]
     peer: bool,
@@ -107,51 +103,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
     }
     let job = match &options.shell {
         Some(command) => Job::of_command(command, programs_at_hand()),
-        None => load(workspace, options.job.as_deref().unwrap_or("smoke"))?,
+        None => load(workspace, options.job.as_deref().unwrap_or("conformance"))?,
     };
-    if let Some(device) = &options.device {
-        return run_here(workspace, &job, device, options);
-    }
     Ok(ExitCode::from(&run_job(workspace, &job, options)?.verdict))
-}
-
-/// Runs a job on a device of this machine; returns its exit code.
-///
-/// The code is 124 if the job exceeds its time limit.
-fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -> Result<ExitCode> {
-    if !job.needs.anywhere {
-        bail!("job {} needs a guest: remove --device", job.name);
-    }
-    packages::install_for(
-        &workspace.shell,
-        job.needs.programs.iter().map(String::as_str),
-    )?;
-    let folder = tempfile::tempdir().context("a folder for the job's programs")?;
-    for build in &job.needs.build {
-        let file = std::path::absolute(built(workspace, job, build)?)?;
-        symlink(file, folder.path().join(build.target.name()))?;
-    }
-    let script = folder.path().join("job");
-    fs::write(&script, &job.script)?;
-    let path = env::var_os("PATH").unwrap_or_default();
-    let paths = [folder.path().to_owned()]
-        .into_iter()
-        .chain(env::split_paths(&path));
-    let seconds = options.timeout.unwrap_or(job.needs.timeout);
-    let code = Command::new("timeout")
-        .arg(seconds.to_string())
-        .arg("bash")
-        .arg(script)
-        .args(&options.arguments)
-        .env("PATH", env::join_paths(paths)?)
-        .env("RDMA_DEVICE", device)
-        .status()
-        .context("cannot run the job")?
-        .code();
-    let code = u8::try_from(code.unwrap_or(1)).unwrap_or(1);
-    let passed = if code == 0 { "passed" } else { "failed" };
-    println!("\njob {} {passed} on {device}", job.name);
-    Ok(ExitCode::from(code))
 }
 
 /// Runs jobs in short forms, one guest each; fails at the first that does not pass.
@@ -264,26 +218,36 @@ fn attempt_with(workspace: &Workspace, name: &str, options: &Options) -> Result<
     })
 }
 
-/// Builds a job's C program into a folder; returns its path.
+/// Builds a library of the workspace, and returns its path.
 ///
-/// The folder also gets the program's library. `is_short` selects the job's short form.
+/// `is_short` selects what the tests build; otherwise it is optimised.
+pub(crate) fn library_of(
+    workspace: &Workspace,
+    (package, name): (&str, &str),
+    features: &[&str],
+    is_short: bool,
+) -> Result<PathBuf> {
+    let mut job = Job::of_command("", Vec::new());
+    let build = Build {
+        package: package.to_owned(),
+        features: features.iter().map(|&feature| feature.to_owned()).collect(),
+        release: !is_short,
+        target: Target::Library(name.to_owned()),
+        sources: Vec::new(),
+    };
+    job.needs.build.push(build);
+    built(workspace, &job, &job.needs.build[0])
+}
+
+/// Compiles a C program into a folder, with a library there under its soname; returns its path.
 pub(crate) fn program_of(
     workspace: &Workspace,
-    name: &str,
-    is_short: bool,
+    source: &str,
+    library: &Path,
     folder: &Path,
 ) -> Result<PathBuf> {
-    let mut job = load(workspace, name)?;
-    if is_short {
-        job.shorten();
-    }
-    let sources = job.needs.build.iter().find_map(|build| {
-        let source = build.sources.first()?;
-        Some((build, source))
-    });
-    let (build, source) = sources.with_context(|| format!("job {name} has no C program"))?;
-    let linked = named(workspace, &built(workspace, &job, build)?, folder)?;
-    compiled(workspace, source, folder, Some(&linked), &build.links)
+    let linked = named(workspace, library, folder)?;
+    compiled(workspace, source, folder, Some(&linked), &[])
 }
 
 /// Returns the path of a job's console log.
@@ -539,7 +503,7 @@ fn add_built(workspace: &Workspace, image: &mut Image<'_>, job: &Job) -> Result<
         let linked = named(workspace, &file, &folder)?;
         add(&linked, None)?;
         for source in &build.sources {
-            let program = compiled(workspace, source, &folder, Some(&linked), &build.links)?;
+            let program = compiled(workspace, source, &folder, Some(&linked), &[])?;
             add(&program, None)?;
         }
     }
@@ -634,10 +598,10 @@ mod tests {
     #[test]
     fn a_job_and_its_arguments_are_separated() {
         let options = parse(&[
-            "smoke", "--binary", "a", "--binary", "b", "--", "--list", "x",
+            "roce", "--binary", "a", "--binary", "b", "--", "--list", "x",
         ]);
         let options = options.unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(options.job.as_deref(), Some("smoke"));
+        assert_eq!(options.job.as_deref(), Some("roce"));
         assert_eq!(options.binary, ["a", "b"].map(PathBuf::from));
         assert_eq!(options.arguments, ["--list", "x"]);
         assert!(!options.list);
@@ -652,18 +616,8 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_needs_a_guest_is_not_run_on_a_device_of_the_machine() {
-        assert!(parse(&["--device", "mlx5_0", "--icount"]).is_err());
-        let options = parse(&["copy", "--device", "mlx5_0"]);
-        let options = options.unwrap_or_else(|error| panic!("{error}"));
-        let workspace = Workspace::load().expect("workspace");
-        let refused = run(&workspace, &options).expect_err("refused");
-        assert!(refused.to_string().contains("needs a guest"));
-    }
-
-    #[test]
     fn a_command_can_replace_a_job() {
-        assert!(parse(&["smoke", "--shell", "ls"]).is_err());
+        assert!(parse(&["roce", "--shell", "ls"]).is_err());
         assert!(parse(&["--shell", "ls"]).is_ok());
     }
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "packets are lost, duplicated, reordered, delayed and corrupted; links go down; modules in use are removed; completion queues overrun"
+#: about = "packets are lost, duplicated, reordered, delayed and corrupted; links go down; modules in use are removed"
 #: timeout = 900
 #: peer = true
 #: memory = 512
@@ -7,8 +7,8 @@
 #: modules = ["sch_netem"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/once.c"] }]
-# Arguments: rounds of each, a seed, and the parts to run (network lives link modules overrun; all by default). A round of `lives` is 400 connections, one of `overrun` 100
-# full queues: two rounds of all are 1,000 attempts. `few` is a tenth of a round of `lives`. Soft-RoCE of this kernel has its
+# Arguments: rounds of each, a seed, and the parts to run (network lives link modules; all by default). A round of `lives` is 400 connections.
+# `few` is a tenth of a round of `lives`. Soft-RoCE of this kernel has its
 # sockets only in the first network namespace, so the two ends of a network are two guests and not two namespaces.
 #
 # In every case:
@@ -24,7 +24,7 @@ rounds=${1:-3}
 RANDOM=${2:-$$}
 echo "seed ${2:-$$}, $rounds rounds of each"
 shift $(($# < 2 ? $# : 2))
-[ $# != 0 ] || set -- network lives link modules overrun
+[ $# != 0 ] || set -- network lives link modules
 
 mkdir -p /run/faults /run/into
 chmod 777 /run/faults
@@ -468,22 +468,6 @@ modules() {
     done
     peer_ends
 }
-overrun() {
-    local refused overruns
-    echo "-- completion queue overruns ($(now))"
-    peer_serves
-    timeout 600 once "$RDMA_DEVICE" "${ports[0]}" overrun "$PEER_IPV4" $((rounds * 100)) > said 2>&1 || fail "once: exit code $?"
-    cat said
-    watched "posts to a dispatcher that is too small"
-    [ "${reported[posts to a dispatcher that is too small]}" = 0 ] || fail "the connection broke"
-    read -r refused overruns < <(sed -n 's/^refused \([0-9]*\) overruns \([0-9]*\) places [0-9]*$/\1 \2/p' said) || true
-    [ "${overruns:-none}" = 0 ] || fail "of a dispatcher that overran, ${overruns:-nothing} is told"
-    # One of each round; `counted` fails if there were fewer.
-    counted "posts without room there" $((rounds * 100)) 0 "$refused"
-    all_back
-    peer_ends
-}
-
 for name; do
     "$name"
 done

@@ -1,16 +1,21 @@
 #!/bin/bash
-#: about = "dapltest, dtest and a program on librdmacm, on soft-RoCE of another host, meet RoCEv2 in software, both ways; all packets are judged"
+#: about = "programs of OFA, rdma-core and perftest, and one on librdmacm, on soft-RoCE of another host, meet RoCEv2 in software, both ways; all packets are judged"
 #: timeout = 600
 #: peer = true
 #: capture = true
 #: memory = 512
-#: programs = ["dapltest", "dtest"]
+#: programs = ["dapltest", "dtest", "rping", "ucmatose", "ibv_rc_pingpong", "ibv_ud_pingpong", "ib_send_bw",
+#:     "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_lat"]
 #: libraries = ["libdaplofa.so.2"]
 #: build = [{ package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } },
-#:     { package = "dat-host", features = ["verbs", "rsm"], target = { test = "private_data" } }]
+#:     { package = "dat-verbs", target = { library = "dat_verbs" } },
+#:     { package = "dat-cli", features = ["verbs"], target = { program = "dat" } },
+#:     { package = "dat-host", features = ["verbs", "rsm"], target = { test = "private_data" } },
+#:     { package = "dat-host", features = ["verbs", "rsm"], target = { example = "rdma_ping" } }]
 #: compile = [{ source = "xtask/vm/programs/rdmacm_private_data.c", links = ["ibverbs", "rdmacm"] }]
-# Arguments: the rounds, one without any; `few` for shorter runs; and the programs (dapltest dtest librdmacm), all without any. The programs of OFA
-# exit with 0 even after a failure, so their output decides. After a failure the next program runs; the counts go to `cargo xtask harden`.
+# Arguments: the rounds, one without any; `few` for shorter runs; and the programs (dapltest dtest librdmacm rping unchanged), all without any.
+# The programs of OFA exit with 0 even after a failure, so their output decides. After a failure the next program runs; the counts go to
+# `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"; told' ERR
 # The last lines of the server, here or there, and what its threads wait for.
@@ -29,7 +34,7 @@ else
     few=
 fi
 programs=("${@:3}")
-[ "${#programs[@]}" != 0 ] || programs=(dapltest dtest librdmacm)
+[ "${#programs[@]}" != 0 ] || programs=(dapltest dtest librdmacm rping unchanged)
 ulimit -l unlimited
 peer_is_up
 # Soft-RoCE of this host has UDP port 4791, which the other host sends to.
@@ -55,7 +60,7 @@ verdict() {
         grep -av '; 0 failed;' "$4" | grep -aE 'Error|[Ff]ailed|FAIL' > /dev/null; then
         failed=1
         echo "FAILED: $2 (code ${5:-0})"
-        tail -n 20 "$4"
+        tail -n 40 "$4"
         told_by_kernel
     else
         echo "passed: $2 ($(now))"
@@ -85,6 +90,8 @@ there_ended() {
     code=$(peer 'wait_until 20 test -s /run/server.code; cat /run/server.code' | tail -n 1)
 }
 
+# Programs of rdma-core and perftest; GID stands for the index of the address. With -u, a peer has seconds to answer.
+short=("rping -v -V -C 20" "ibv_rc_pingpong -c -n 20 -g GID" "ib_send_bw -F -u 18 -n 20 -x GID")
 if [ -n "$few" ]; then
     transactions=(
         "-T T -i 20 -t 2 -w 2 client SR 256 server RW 4096 server SR 256"
@@ -92,6 +99,7 @@ if [ -n "$few" ]; then
         "-T P -i 128 -p 16 -m b RW 4096 1"
     )
     dtests=("-b 4096")
+    lines=("${short[@]}")
     # A host of Linux refuses few requests to ports in a second, by ICMP. Port 4791 is tried 0.8 s after a request without an answer.
     peer 'echo 0 > /proc/sys/net/ipv4/icmp_ratelimit; echo 0 > /proc/sys/net/ipv6/icmp/ratelimit'
 else
@@ -104,6 +112,20 @@ else
         "-T P -i 512 -p 1 -m p RR 256 1"
     )
     dtests=("-b 65536" "-b 4096 -p" "-b 4096 -w" "-b 4096 -c" "-W -b 4096")
+    lines=(
+        "${short[@]}"
+        "rping -v -V -C 20 -S 4000"
+        "ucmatose -c 5 -C 20 -S 1000"
+        "ibv_rc_pingpong -c -e -s 65536 -n 100 -g GID"
+        "ibv_ud_pingpong -c -n 100 -g GID"
+        "ib_send_bw -F -u 18 -n 50 -s 4096 -b -x GID"
+        "ib_send_bw -F -u 18 -n 50 -s 4096 -e --use-srq -x GID"
+        "ib_write_bw -F -u 18 -n 50 -s 4096 -q 4 -x GID"
+        "ib_write_bw -F -u 18 -n 50 -s 64 -I 64 -x GID"
+        "ib_read_bw -F -u 18 -n 20 -x GID"
+        "ib_atomic_bw -F -u 18 -n 50 -x GID"
+        "ib_send_lat -F -u 18 -n 50 -x GID"
+    )
 fi
 
 dapltest_ours_connects() {
@@ -191,7 +213,77 @@ librdmacm() {
     here_ended
     verdict "librdmacm's client, 125 attempts" "its server" '1 passed; 0 failed' /run/server "$code"
 }
+# rping_both_ways OWN OTHER: the ping of librdmacm and an example of dat-host. The exit code of rping is no help: at its end, one of its threads may
+# read a closed descriptor.
+rping_both_ways() {
+    there_serves "rping -s -a $2 -C 20 -V"
+    peer 'wait_until 20 listens 7174'
+    code=0
+    timeout 60 rdma_ping ping "roce://$1" "[$2]:7174" 20 > /run/said 2>&1 || code=$?
+    verdict "rping's server" "rdma_ping from $1" '^20 rounds, each with its text back$' /run/said "$code"
+    there_ended
 
+    here_serves timeout 120 rdma_ping serve "roce://$1"
+    wait_until 20 grep -q serving /run/server
+    peer "timeout 60 rping -c -a $1 -C 20 -v -V 2>&1 | grep -c '^ping data: rdma-ping-'" > /run/said || true
+    # It prints a text once it has compared it.
+    verdict "rping's client" "rping to $1" '^20$' /run/said
+    here_ended
+    verdict "rping's client" "its server" '20 rounds served' /run/server "$code"
+}
+
+# waits: true if a server waits here at port 7180, by TCP or over RoCEv2.
+waits() {
+    listens 7180 || bound 7180
+}
+# unchanged_server, unchanged_client: a program meets itself; soft-RoCE has the server, or the client. The codes are in `client` and `code`.
+unchanged_server() {
+    there_serves "timeout 60 $other -p 7180 ${serves/$at/$to}"
+    peer 'wait_until 20 listens 7180'
+    client=0
+    # shellcheck disable=SC2086
+    timeout 60 dat run -- $own -p 7180 $asks "$to" > /run/said 2>&1 || client=$?
+    there_ended
+}
+unchanged_client() {
+    # shellcheck disable=SC2086
+    here_serves timeout 60 dat run -- $own -p 7180 $serves
+    wait_until 20 waits
+    client=0
+    peer "$there timeout 60 $other -p 7180 $asks $at" > /run/said 2>&1 || client=$?
+    here_ended
+}
+# unchanged_both_ways GID OWN OTHER: each program, unchanged, meets itself. Here `dat run` runs it; GID is the index of the own address there.
+late=0
+unchanged_both_ways() {
+    local line role index own other at to serves asks client good='ping data|iters in|status 0|#bytes'
+    index=$(peer "address_index $3")
+    for line in "${lines[@]}"; do
+        own=${line/GID/$1} other=${line/GID/$index} at=$2 to=$3 serves='' asks=''
+        case $line in
+            rping*) serves="-s -a $at" asks="-c -a" ;;
+            ucmatose*) serves="-b $at" asks=-s ;;
+            # They tell each other GIDs and QPNs by TCP.
+            *) at=$RDMA_IPV4 to=$PEER_IPV4 ;;
+        esac
+        for role in server client; do
+            "unchanged_$role"
+            # The pingpongs give a peer half a second to answer, which is short on a busy machine. They run once more, which counts.
+            if [[ $line = ibv_* ]] && grep -qas 'transport retry counter exceeded' /run/said /run/server; then
+                late=$((late + 1))
+                echo "once more: $line, soft-RoCE's $role"
+                "unchanged_$role"
+            fi
+            verdict "unchanged, soft-RoCE's $role" "$line" "$good" /run/said "$client"
+            verdict "unchanged, soft-RoCE's $role" "its server" "$good" /run/server "$code"
+        done
+    done
+}
+
+# Both families in turn.
+addresses() {
+    [ $((round % 2)) = 0 ] && echo "$RDMA_IPV4 $PEER_IPV4" || echo "$RDMA_IPV6 $PEER_IPV6"
+}
 for ((round = 0; round < rounds; round++)); do
     for program in "${programs[@]}"; do
         echo "-- round $round: $program ($(now))"
@@ -201,13 +293,13 @@ for ((round = 0; round < rounds; round++)); do
                 dapltest_ours_serves
                 ;;
             dtest) dtest_both_ways ;;
-            librdmacm)
-                # Both families in turn.
-                if [ $((round % 2)) = 0 ]; then
-                    librdmacm "$RDMA_IPV4" "$PEER_IPV4"
-                else
-                    librdmacm "$RDMA_IPV6" "$PEER_IPV6"
-                fi
+            # shellcheck disable=SC2046
+            librdmacm) librdmacm $(addresses) ;;
+            # shellcheck disable=SC2046
+            rping) rping_both_ways $(addresses) ;;
+            unchanged)
+                unchanged_both_ways 0 "$RDMA_IPV4" "$PEER_IPV4"
+                unchanged_both_ways 1 "$RDMA_IPV6" "$PEER_IPV6"
                 ;;
             *)
                 echo "unknown program $program"
@@ -224,6 +316,10 @@ for group in "${!runs[@]}"; do
 done
 if [ -n "${runs["dtest, OFA's server"]:-}" ]; then
     count "dtest, OFA's server, run again after its end by a signal" "${runs["dtest, OFA's server"]}" "$again"
+fi
+if [ -n "${runs["unchanged, soft-RoCE's server"]:-}" ]; then
+    # Each of both roles has an outcome of the program and one of its server.
+    count "unchanged, run again after half a second without an answer" $(((${runs["unchanged, soft-RoCE's server"]} + ${runs["unchanged, soft-RoCE's client"]}) / 2)) "$late"
 fi
 
 # The device again, as it was.

@@ -5,7 +5,6 @@
  * once ADAPTER PORT: receives messages and lets peers write and read, one connection after another, until SIGTERM.
  * once ADAPTER PORT ADDRESS MILLISECONDS SEED ROUNDS: in each round, writes, reads back and sends for that time or until the connection breaks; then ends the connection,
  * gracefully or abruptly.
- * once ADAPTER PORT overrun ADDRESS ROUNDS: posts more requests than the dispatcher was created for, and dequeues nothing until a post is refused.
  *
  * Prints the number of posted requests, of successful ones, and of flushed or failed ones. Before that it prints the number of rounds whose connection lasted, broke, and was
  * never established. Soft-RoCE may give up a read, report its success and end the connection. Such a read counts as failed, and no later request may succeed; the program prints
@@ -378,65 +377,6 @@ static void run_round(const char *address, unsigned long long duration)
     printf("sent %016llx %llu\n", (unsigned long long)name, sent);
 }
 
-/* DTO-01: a completion always has room, even in a dispatcher that was created for fewer: an endpoint adds room, and a request without room is refused. */
-static void overrun(const char *address, int rounds)
-{
-    DAT_EP_HANDLE endpoint;
-    DAT_EVD_HANDLE requests, connections;
-    DAT_EVD_PARAM parameters;
-    DAT_EVENT event;
-    struct grant grant;
-    unsigned long long refused = 0, overruns = 0;
-    uint64_t name;
-    unsigned char *message;
-    int round;
-    register_memory(4096, LOCAL);
-    message = memory + 64;
-    OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &requests));
-    OK(dat_evd_query(requests, DAT_EVD_FIELD_ALL, &parameters));
-    OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
-    OK(dat_ep_create(ia, zone, requests, requests, connections, NULL, &endpoint));
-    CHECK(connected(endpoint, connections, address, &grant, &name));
-    for (round = 0; round < rounds; round++) {
-        unsigned long long last = 0, next = 0;
-        DAT_RETURN code;
-        DAT_LMR_TRIPLET segment = segment_of(local, message, 40);
-        /* The other host ends a connection without messages after SILENCE. */
-        fill(message, 40, round);
-        code = dat_ep_post_send(endpoint, 1, &segment, cookie(last), DAT_COMPLETION_DEFAULT_FLAG);
-        CHECK(code == DAT_SUCCESS);
-        last++, posted++;
-        segment = segment_of(local, memory, 8);
-        while (code == DAT_SUCCESS) {
-            DAT_RMR_TRIPLET target = remote_segment(grant.context, grant.address, 8);
-            code = dat_ep_post_rdma_write(endpoint, 1, &segment, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG);
-            if (code == DAT_SUCCESS)
-                last++, posted++;
-        }
-        if (DAT_GET_TYPE(code) != DAT_INSUFFICIENT_RESOURCES || last <= (unsigned long long)parameters.evd_qlen) {
-            fprintf(stderr, "of %d places %llu were taken before %#x\n", parameters.evd_qlen, last, code);
-            exit(1);
-        }
-        /* The post after the last accepted one. */
-        refused++;
-        /* By then, all posted requests have usually completed. */
-        usleep(random_number() % 20000);
-        while (next < last)
-            if (next_of(requests, &event, 20 * SECOND) && !take_completion(&event, endpoint, &next, last)) {
-                fprintf(stderr, "number %llu of %llu failed with status %d\n", next - 1, last,
-                        (int)event.event_data.dto_completion_event_data.status);
-                exit(1);
-            }
-        check_empty(requests);
-    }
-    /* Overruns are reported there; no other event is expected. */
-    while (dat_evd_dequeue(async, &event) == DAT_SUCCESS)
-        overruns++;
-    OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
-    printf("sent %016llx %d\n", (unsigned long long)name, rounds);
-    printf("refused %llu overruns %llu places %d\n", refused, overruns, parameters.evd_qlen);
-}
-
 int main(int count, char **arguments)
 {
     int round;
@@ -449,9 +389,6 @@ int main(int count, char **arguments)
     OK(dat_evd_create(ia, 64, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &events));
     if (count == 3) {
         serve();
-    } else if (strcmp(arguments[3], "overrun") == 0) {
-        CHECK(count == 6);
-        overrun(arguments[4], atoi(arguments[5]));
     } else {
         CHECK(count == 7);
         state ^= strtoull(arguments[5], NULL, 0) * 0xD1342543DE82EF95u;

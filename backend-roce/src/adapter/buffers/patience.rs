@@ -176,8 +176,7 @@ impl Adapter {
 
     /// Moves the share of a queue pair to the buffers of its peer's pace.
     pub(super) fn renew_buffers(&mut self, key: usize) {
-        let link = self.pairs.get(key).and_then(|pair| pair.link);
-        if let Some(path) = link.and_then(|link| Some(self.links.get(link)?.path)) {
+        if let Some(path) = self.pairs.get(key).and_then(|pair| pair.path) {
             self.change_buffers(key, &path);
         }
     }

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
 use super::super::bell::Bell;
 use super::super::memory::Memory;
-use super::super::pair::{LocalPair, Naming, Role};
+use super::super::pair::{Known, LocalPair, Naming, Role};
 use super::message::{Answer, Hello, Verdict};
 use super::{DEADLINE, Identity, Refusal, failed, names, note, user};
 
@@ -18,10 +18,10 @@ use super::{DEADLINE, Identity, Refusal, failed, names, note, user};
 enum State {
     /// The listener has had no room for the connection yet.
     Connecting(Bell),
-    /// The question is sent, without memory.
-    Asked(Bell),
-    /// The question is sent, with the memory.
-    Offered(Bell, Memory),
+    /// The question is sent to a process, without memory.
+    Asked(Bell, i32),
+    /// The question is sent to a process, with the memory.
+    Offered(Bell, i32, Memory),
     Over,
 }
 
@@ -33,19 +33,28 @@ pub enum Dialled {
     Pending,
     /// There is a pair.
     Made(LocalPair),
-    /// The adapters have a pair already; with the name of the other one.
+    /// The adapters have a pair already; with the other one.
     ///
     /// Without such a pair at this end, the packets go through sockets.
-    Known([u8; 16]),
+    Known(Known),
     /// There is no pair: the packets go through sockets.
     Failed(Refusal),
+}
+
+/// The first message of a dialler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// The question brings the memory.
+    Offer,
+    /// It does not: this end may have a pair with that adapter. The memory is made once the peer
+    /// wants it.
+    Question,
 }
 
 /// How a set-up is begun.
 #[derive(Clone, Copy, Debug)]
 struct Way {
-    /// Set if the first question brings the memory.
-    offers: bool,
+    first: First,
     /// Set if the system has chosen the address of this end.
     is_chosen: bool,
 }
@@ -58,7 +67,7 @@ pub struct Dial {
     hello: Hello,
     way: Way,
     /// Adapter of the peer, once it is known.
-    peer_adapter: Option<[u8; 16]>,
+    peer_adapter: Option<Known>,
     /// Microseconds that each answer may take.
     patience: u64,
     deadline: Instant,
@@ -66,7 +75,7 @@ pub struct Dial {
 }
 
 impl Dial {
-    /// Offers the adapter at `target` the memory of a pair, for packets that come from `own`.
+    /// Asks the adapter at `target` for a pair, for packets that come from `own`.
     ///
     /// # Errors
     /// The reason why there is none: in most cases, that no adapter of this host listens there.
@@ -74,34 +83,11 @@ impl Dial {
         identity: &Identity,
         own: SocketAddr,
         target: SocketAddr,
+        first: First,
         now: Instant,
-    ) -> Result<Self, Refusal> {
-        Self::begin(identity, own, target, now, true)
-    }
-
-    /// As [`new`](Self::new), for an end that may have a pair with that adapter: makes the memory
-    /// once the peer wants it.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn ask(
-        identity: &Identity,
-        own: SocketAddr,
-        target: SocketAddr,
-        now: Instant,
-    ) -> Result<Self, Refusal> {
-        Self::begin(identity, own, target, now, false)
-    }
-
-    fn begin(
-        identity: &Identity,
-        own: SocketAddr,
-        target: SocketAddr,
-        now: Instant,
-        offers: bool,
     ) -> Result<Self, Refusal> {
         let way = Way {
-            offers,
+            first,
             is_chosen: identity.has_all,
         };
         let begin = || {
@@ -143,7 +129,7 @@ impl Dial {
     }
 
     /// Returns true if a pair with this adapter may come of the set-up: the memory is sent.
-    pub fn makes(&self, adapter: &[u8; 16]) -> bool {
+    pub fn makes(&self, adapter: &Known) -> bool {
         let is_with = self
             .peer_adapter
             .as_ref()
@@ -154,7 +140,7 @@ impl Dial {
     /// Returns the socket, which is readable once there is more to do; `None` when it is over.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
-            State::Connecting(bell) | State::Asked(bell) | State::Offered(bell, _) => {
+            State::Connecting(bell) | State::Asked(bell, _) | State::Offered(bell, ..) => {
                 Some(bell.as_fd())
             }
             State::Over => None,
@@ -173,13 +159,13 @@ impl Dial {
     fn advance(&mut self, now: Instant) -> Result<Dialled, Refusal> {
         let state = core::mem::replace(&mut self.state, State::Over);
         match state.advanced(&self.hello, self.way)? {
-            State::Asked(bell) => match Answer::receive(bell.as_fd())? {
-                Some(answer) => return self.asked(&answer, bell, now),
-                None => self.state = State::Asked(bell),
+            State::Asked(bell, process) => match Answer::receive(bell.as_fd())? {
+                Some(answer) => return self.asked(&answer, bell, process, now),
+                None => self.state = State::Asked(bell, process),
             },
-            State::Offered(bell, memory) => match Answer::receive(bell.as_fd())? {
-                Some(answer) => return self.answered(&answer, bell, memory),
-                None => self.state = State::Offered(bell, memory),
+            State::Offered(bell, process, memory) => match Answer::receive(bell.as_fd())? {
+                Some(answer) => return self.answered(&answer, bell, process, memory),
+                None => self.state = State::Offered(bell, process, memory),
             },
             State::Connecting(bell) => self.state = State::Connecting(bell),
             State::Over => return Err(Refusal::Closed),
@@ -194,25 +180,37 @@ impl Dial {
     }
 
     /// Makes the memory if the peer wants it.
-    fn asked(&mut self, answer: &Answer, bell: Bell, now: Instant) -> Result<Dialled, Refusal> {
+    fn asked(
+        &mut self,
+        answer: &Answer,
+        bell: Bell,
+        process: i32,
+        now: Instant,
+    ) -> Result<Dialled, Refusal> {
         match answer.verdict {
             Verdict::Wanted => {
-                self.peer_adapter = Some(answer.adapter);
-                self.state = offered(bell, &self.hello)?;
+                self.peer_adapter = Some(answer.of(process));
+                self.state = offered(bell, process, &self.hello)?;
                 self.set_patience(self.patience, now);
                 Ok(Dialled::Pending)
             }
-            Verdict::Known => Ok(Dialled::Known(answer.adapter)),
+            Verdict::Known => Ok(Dialled::Known(answer.of(process))),
             Verdict::Refused => Err(Refusal::Refused),
             Verdict::Taken => Err(Refusal::Message("another verdict")),
         }
     }
 
-    fn answered(&self, answer: &Answer, bell: Bell, memory: Memory) -> Result<Dialled, Refusal> {
+    fn answered(
+        &self,
+        answer: &Answer,
+        bell: Bell,
+        process: i32,
+        memory: Memory,
+    ) -> Result<Dialled, Refusal> {
         let naming = Naming {
             number: self.hello.number,
             peer_number: answer.number,
-            peer_adapter: answer.adapter,
+            peer_adapter: answer.of(process),
             own: self.hello.own,
             peer: self.hello.target,
         };
@@ -223,7 +221,7 @@ impl Dial {
                 memory,
                 bell,
             ))),
-            Verdict::Known => Ok(Dialled::Known(answer.adapter)),
+            Verdict::Known => Ok(Dialled::Known(answer.of(process))),
             Verdict::Refused => Err(Refusal::Refused),
             Verdict::Wanted => Err(Refusal::Message("another verdict")),
         }
@@ -239,26 +237,27 @@ impl State {
         if !is_connected(&bell, hello, way)? {
             return Ok(Self::Connecting(bell));
         }
-        user::check(&bell)?;
-        if way.offers {
-            return offered(bell, hello);
+        let process = user::check(&bell)?;
+        if way.first == First::Offer {
+            return offered(bell, process, hello);
         }
         hello.send(bell.as_fd(), None)?;
-        Ok(Self::Asked(bell))
+        Ok(Self::Asked(bell, process))
     }
 }
 
 /// Makes the memory, and sends it with the question.
-fn offered(bell: Bell, hello: &Hello) -> Result<State, Refusal> {
+fn offered(bell: Bell, process: i32, hello: &Hello) -> Result<State, Refusal> {
     let (memory, file) = Memory::create()?;
     hello.send(bell.as_fd(), Some(&file))?;
-    Ok(State::Offered(bell, memory))
+    Ok(State::Offered(bell, process, memory))
 }
 
 /// Connects to the adapter at an address; false if it has to be tried again.
 fn is_connected(bell: &Bell, hello: &Hello, way: Way) -> Result<bool, Refusal> {
     let target = hello.target;
-    let is_own = || match names::begins_at(hello.own.ip(), target) {
+    let begins_here = || names::begins_at(hello.own.ip(), target);
+    let is_own = || match begins_here() {
         false if way.is_chosen => false,
         begins => begins || names::is_own(target),
     };
@@ -269,7 +268,9 @@ fn is_connected(bell: &Bell, hello: &Hello, way: Way) -> Result<bool, Refusal> {
         }
         let name = names::name(candidate).map_err(failed("name"))?;
         match connect(bell, &name) {
-            Ok(()) => return Ok(true),
+            Ok(()) if index > 0 || begins_here() || names::is_own(target) => return Ok(true),
+            // Any process of this user may have that name.
+            Ok(()) => return Err(Refusal::Elsewhere),
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(Errno::CONNREFUSED) => {}
             Err(error) => return Err(failed("connect")(error)),

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, lis
 
 use super::super::bell::Bell;
 use super::super::memory::Memory;
-use super::super::pair::{LocalPair, Naming, Role};
+use super::super::pair::{Known, LocalPair, Naming, Role};
 use super::message::{Answer, Hello, Verdict};
 use super::{Identity, PATIENCE, Refusal, failed, names, note, user};
 
@@ -23,38 +23,40 @@ const BACKLOG: i32 = 128;
 /// Connections that one call takes from one socket.
 const BURST: usize = 64;
 
-/// Microseconds between looks at connections whose memory has not come: a dialler sends it soon.
-const LOOK: u64 = 1_000;
-
 /// The pairs of an adapter.
 pub trait Pairs {
     /// Returns true for an adapter that has a pair with this one which is not over.
     ///
     /// Looks at the socket of the pair first: the other end may have ended it a moment ago.
-    fn knows(&mut self, adapter: &[u8; 16]) -> bool;
+    fn knows(&mut self, adapter: &Known) -> bool;
 
     /// Returns true if there is room for one more pair; otherwise the dialler is refused.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// Adds a pair.
-    fn add(&mut self, pair: LocalPair);
+    /// Adds a pair before its dialler hears of it; returns its socket, or `None` without room.
+    fn add(&mut self, pair: LocalPair) -> Option<BorrowedFd<'_>>;
 
     /// Has the listener look again once this socket has something: its question has not come yet.
+    /// False if that is not possible.
     ///
     /// An adapter that looks regularly needs nothing here.
-    fn watch(&mut self, _socket: BorrowedFd<'_>) {}
+    fn watch(&mut self, _socket: BorrowedFd<'_>) -> bool {
+        true
+    }
 }
 
 /// A connection whose memory has not come yet.
 #[derive(Debug)]
 struct HalfOpen {
     bell: Bell,
+    /// Process that has connected.
+    process: i32,
     /// Address that it came to.
     at: SocketAddr,
     /// Adapter that has asked, and is to send the memory.
-    asker: Option<[u8; 16]>,
+    asker: Option<Known>,
     deadline: Instant,
 }
 
@@ -63,8 +65,6 @@ struct HalfOpen {
 pub struct Listener {
     sockets: Vec<(SocketAddr, Bell)>,
     half_open: Vec<HalfOpen>,
-    /// Time of the next look at half-open connections, if there are any.
-    look: Option<Instant>,
 }
 
 impl Listener {
@@ -75,7 +75,6 @@ impl Listener {
         Some(Self {
             sockets: Vec::new(),
             half_open,
-            look: None,
         })
     }
 
@@ -102,12 +101,12 @@ impl Listener {
     pub fn close(&mut self) {
         self.sockets.clear();
         self.half_open.clear();
-        self.look = None;
     }
 
-    /// Returns the time of the next call of [`accept`](Self::accept) that no socket asks for.
+    /// Returns the time of the next call of [`accept`](Self::accept) that no socket asks for: a
+    /// connection is then given up.
     pub fn deadline(&self) -> Option<Instant> {
-        self.look
+        self.half_open.iter().map(|half| half.deadline).min()
     }
 
     /// Takes connections and their questions, and adds pairs.
@@ -118,18 +117,21 @@ impl Listener {
                 let Some((at, listener)) = self.sockets.get(index) else {
                     break;
                 };
-                let Some(bell) = accept(listener, *at) else {
+                let Some((bell, process)) = accept(listener, *at) else {
                     break;
                 };
                 let half = HalfOpen {
                     bell,
+                    process,
                     at: *at,
                     asker: None,
                     deadline,
                 };
                 if let Some(half) = half.advance(identity, now, pairs, &self.half_open) {
-                    pairs.watch(half.bell.as_fd());
-                    self.keep(half);
+                    match pairs.watch(half.bell.as_fd()) {
+                        true => self.keep(half),
+                        false => note(half.at, &Refusal::Crowded),
+                    }
                 }
             }
         }
@@ -139,8 +141,6 @@ impl Listener {
                 self.half_open.push(half);
             }
         }
-        let look = Instant::from_micros(now.as_micros().saturating_add(LOOK));
-        self.look = (!self.half_open.is_empty()).then_some(look);
     }
 
     fn keep(&mut self, half: HalfOpen) {
@@ -163,8 +163,8 @@ fn open(address: SocketAddr) -> Result<Bell, Refusal> {
     Ok(bell)
 }
 
-/// Takes a connection of the same user.
-fn accept(listener: &Bell, at: SocketAddr) -> Option<Bell> {
+/// Takes a connection of a process of the same user.
+fn accept(listener: &Bell, at: SocketAddr) -> Option<(Bell, i32)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     for _ in 0..BURST {
         let socket: OwnedFd = match accept_with(listener, flags) {
@@ -178,7 +178,7 @@ fn accept(listener: &Bell, at: SocketAddr) -> Option<Bell> {
         };
         let bell = Bell::new(socket);
         match user::check(&bell) {
-            Ok(()) => return Some(bell),
+            Ok(process) => return Some((bell, process)),
             Err(refusal) => note(at, &refusal),
         }
     }
@@ -215,16 +215,22 @@ impl HalfOpen {
         pairs: &mut impl Pairs,
         others: &[Self],
     ) -> Result<Verdict, Refusal> {
-        let has_asked = |half: &Self| half.asker == Some(hello.adapter);
+        let adapter = hello.of(self.process);
+        let has_asked = |half: &Self| half.asker == Some(adapter);
         if self.asker.is_some() && !(has_memory && has_asked(self)) {
             return Err(Refusal::Message("another question"));
         }
         // Another connection that waits for the memory makes the pair.
-        if pairs.knows(&hello.adapter) || !has_memory && others.iter().any(has_asked) {
+        if pairs.knows(&adapter) || !has_memory && others.iter().any(has_asked) {
             return Ok(Verdict::Known);
         }
         if !names::leads_to(self.at, hello.target) {
             return Err(Refusal::Message("another address"));
+        }
+        // Receivers of datagrams are told these addresses, and may answer them.
+        let is_here = |end: SocketAddr| end.ip() == self.at.ip() || names::is_own(end);
+        if has_memory && ![hello.own, hello.target].into_iter().all(is_here) {
+            return Err(Refusal::Message("an address of another host"));
         }
         match pairs.has_room() {
             true if has_memory => Ok(Verdict::Taken),
@@ -243,13 +249,13 @@ impl HalfOpen {
         now: Instant,
         pairs: &mut impl Pairs,
     ) -> Result<Option<Self>, Refusal> {
-        let send = |verdict, number| {
+        let send = |socket: BorrowedFd<'_>, verdict, number| {
             let answer = Answer {
                 verdict,
                 number,
                 adapter: identity.adapter,
             };
-            answer.send(self.bell.as_fd())
+            answer.send(socket)
         };
         let taken = verdict.and_then(|verdict| {
             let memory = memory.filter(|_| verdict == Verdict::Taken);
@@ -259,21 +265,24 @@ impl HalfOpen {
         });
         let (verdict, adopted) = taken.inspect_err(|_| {
             // The peer would find the end of the connection, too.
-            let _ = send(Verdict::Refused, 0);
+            let _ = send(self.bell.as_fd(), Verdict::Refused, 0);
         })?;
-        send(verdict, adopted.as_ref().map_or(0, |(_, number)| *number))?;
         if let Some((memory, number)) = adopted {
             let naming = Naming {
                 number,
                 peer_number: hello.number,
-                peer_adapter: hello.adapter,
+                peer_adapter: hello.of(self.process),
                 own: hello.target,
                 peer: hello.own,
             };
-            pairs.add(LocalPair::new(naming, Role::Listener, memory, self.bell));
+            let pair = LocalPair::new(naming, Role::Listener, memory, self.bell);
+            // Without room, the peer finds the end of its socket.
+            let socket = pairs.add(pair).ok_or(Refusal::Crowded)?;
+            send(socket, verdict, number)?;
             return Ok(None);
         }
-        self.asker = Some(hello.adapter);
+        send(self.bell.as_fd(), verdict, 0)?;
+        self.asker = Some(hello.of(self.process));
         self.deadline = Instant::from_micros(now.as_micros().saturating_add(PATIENCE));
         Ok((verdict == Verdict::Wanted).then_some(self))
     }

@@ -1,4 +1,5 @@
-//! Messages of a set-up: the dialler's question, which brings the memory, and the answer (ROCE-219).
+//! Messages of a set-up (ROCE-219): the dialler's question, which brings the memory, and the
+//! answer.
 
 use core::mem::MaybeUninit;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -12,6 +13,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
 };
 
+use super::super::pair::Known;
 use super::super::queue::{PAYLOAD_MAX, QUEUE_BYTES};
 use super::{Refusal, failed};
 use crate::proto::bytes::{Reader, Writer};
@@ -78,6 +80,12 @@ fn address(from: &mut Reader<'_>) -> Option<SocketAddr> {
 }
 
 impl Hello {
+    /// Returns the adapter that asks, of some process.
+    pub(super) fn of(&self, process: i32) -> Known {
+        let name = self.adapter;
+        Known { name, process }
+    }
+
     pub(super) fn encode(&self) -> Option<[u8; HELLO]> {
         let mut bytes = [0; HELLO];
         let mut to = Writer::new(&mut bytes);
@@ -185,6 +193,12 @@ fn check_version(from: &mut Reader<'_>) -> Result<(), Refusal> {
 }
 
 impl Answer {
+    /// Returns the adapter that answers, of some process.
+    pub(super) fn of(&self, process: i32) -> Known {
+        let name = self.adapter;
+        Known { name, process }
+    }
+
     pub(super) fn encode(&self) -> Option<[u8; ANSWER]> {
         let mut bytes = [0; ANSWER];
         let mut to = Writer::new(&mut bytes);

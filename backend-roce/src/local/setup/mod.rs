@@ -21,7 +21,7 @@ use std::io;
 
 use dat_core::backend::NotLocal;
 
-pub use dial::{Dial, Dialled};
+pub use dial::{Dial, Dialled, First};
 pub use listener::{Listener, Pairs};
 
 use super::memory::MemoryFault;
@@ -132,6 +132,7 @@ impl From<&Refusal> for NotLocal {
             Refusal::Memory(MemoryFault::System(_, error)) | Refusal::System(_, error) => {
                 match error.raw_os_error() {
                     Some(libc::EMFILE | libc::ENFILE) => Self::Descriptors,
+                    Some(libc::EADDRINUSE) => Self::Taken,
                     Some(libc::ENOMEM | libc::ENOSPC | libc::ENOBUFS | libc::EDQUOT) => {
                         Self::Memory
                     }

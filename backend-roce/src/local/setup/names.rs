@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::io::{self, Write as _};
 use std::net::UdpSocket;
 
+use nix::ifaddrs::getifaddrs;
 use rustix::net::SocketAddrUnix;
 
 /// Longest name.
@@ -48,6 +49,9 @@ pub(super) fn begins_at(source: IpAddr, target: SocketAddr) -> bool {
 ///
 /// Connecting sends nothing.
 pub(super) fn is_own(target: SocketAddr) -> bool {
+    if target.ip().to_canonical().is_loopback() {
+        return true;
+    }
     let wildcard = match target {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -56,7 +60,26 @@ pub(super) fn is_own(target: SocketAddr) -> bool {
         probe.connect(target)?;
         probe.local_addr()
     });
-    source.is_ok_and(|source| begins_at(source.ip(), target))
+    // The way to a further address of a network begins at the first one.
+    source.is_ok_and(|source| begins_at(source.ip(), target)) || is_listed(target)
+}
+
+/// Returns true if an interface has an address, and is the one that a link-local address names.
+fn is_listed(target: SocketAddr) -> bool {
+    let scope = match target {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => Some(v6.scope_id()),
+        _ => None,
+    };
+    let mut addresses = getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one.address);
+    addresses.any(|own| match target.ip().to_canonical() {
+        IpAddr::V4(ip) => own.as_sockaddr_in().is_some_and(|own| own.ip() == ip),
+        IpAddr::V6(ip) => own
+            .as_sockaddr_in6()
+            .is_some_and(|own| own.ip() == ip && scope.is_none_or(|scope| scope == own.scope_id())),
+    })
 }
 
 /// Returns true if a socket of the name of `at` may be asked for the address `target`.

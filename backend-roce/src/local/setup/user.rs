@@ -1,4 +1,4 @@
-//! The user at the other end of a Unix socket (ROCE-218).
+//! The user and the process at the other end of a Unix socket (ROCE-218, ROCE-221).
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,16 +12,16 @@ use super::{Refusal, failed};
 /// User that stands for all that a user namespace does not map, if the system does not tell.
 const UNMAPPED: u32 = 65_534;
 
-/// Fails unless the process that connected, or listens, has the user of this one.
+/// Returns the process that connected, or listens; fails unless it has the user of this one.
 ///
 /// Users without a number in this namespace share one, which proves nothing, unless there are none.
-pub(super) fn check(socket: &impl AsFd) -> Result<(), Refusal> {
+pub(super) fn check(socket: &impl AsFd) -> Result<i32, Refusal> {
     // Not the call of `rustix`, which takes no process of another namespace.
     let peer = getsockopt(socket, sockopt::PeerCredentials).map_err(failed("SO_PEERCRED"))?;
-    let (peer, own) = (peer.uid(), geteuid().as_raw());
+    let (process, peer, own) = (peer.pid(), peer.uid(), geteuid().as_raw());
     let is_same = is_mapped(peer, unmapped()) || maps_all();
     match peer == own && is_same {
-        true => Ok(()),
+        true => Ok(process),
         false => Err(Refusal::User(peer)),
     }
 }

@@ -184,6 +184,9 @@ impl Reason {
     pub const CONSUMER: Self = Self(28);
     /// The active side is to prove its address by the cookie (ROCE-194); none of InfiniBand's.
     pub const COOKIE: Self = Self(0xDA7C);
+    /// The passive side takes connections through local queues only (ROCE-251); none of
+    /// InfiniBand's.
+    pub const LOCAL_ONLY: Self = Self(0xDA7D);
 }
 
 /// Additional information of a REJ.

@@ -434,6 +434,11 @@ impl Connection {
         }
     }
 
+    /// Gives the peer the whole time for its answer to a REQ or a REP once more.
+    pub fn postpone(&mut self, now: Instant) {
+        self.start_timer(now);
+    }
+
     fn request_again(&mut self, now: Instant) -> Option<ConnectionEvent> {
         let answers = [State::RequestReceived, State::ReplySent, State::Refused];
         self.owed.repeated |= answers.contains(&self.state);

@@ -132,6 +132,16 @@ impl Opcode {
         }
     }
 
+    /// Returns the opcode of a packet of a Send that invalidates a key.
+    pub const fn send_invalidate(position: Position) -> Self {
+        match position {
+            Position::First => Self::SendFirst,
+            Position::Middle => Self::SendMiddle,
+            Position::Last => Self::SendLastInvalidate,
+            Position::Only => Self::SendOnlyInvalidate,
+        }
+    }
+
     /// Returns the opcode of a packet of an RDMA Write.
     pub const fn write(position: Position, immediate: bool) -> Self {
         match (position, immediate) {

@@ -102,6 +102,17 @@ pub enum Held {
     Responses,
 }
 
+/// Why requests do not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// They begin.
+    None,
+    /// The caller is about to post more.
+    More,
+    /// The send queue drains (ROCE-278).
+    Drain,
+}
+
 /// The place of the next packet: a request and a packet of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
@@ -128,8 +139,7 @@ pub struct Requester<'s> {
     gathered: u32,
     /// Set if one of them is not short.
     has_long: bool,
-    /// Set while the caller is about to post more.
-    expects_more: bool,
+    wait: Wait,
     cursor: Cursor,
     /// Oldest PSN that is not acknowledged.
     unacknowledged: Psn,
@@ -180,7 +190,7 @@ impl<'s> Requester<'s> {
             released: 0,
             gathered: 0,
             has_long: false,
-            expects_more: false,
+            wait: Wait::None,
             cursor: Cursor {
                 position: 0,
                 packet: 0,
@@ -261,19 +271,53 @@ impl<'s> Requester<'s> {
         let unsent = self.posted.saturating_sub(self.assigned);
         let run = self.options.run.into();
         if self.assigned < self.released {
-            false
-        } else if self.expects_more {
-            unsent < run && self.gathered < FULL
-        } else {
-            // Without a time-out, a request may have to leave to show that others are lost.
-            let ends = self.options.timeout != 0 || self.options.is_lossless;
-            ends && under_way >= BUSY && !self.has_long && unsent < under_way.min(run)
+            return false;
+        }
+        match self.wait {
+            Wait::None => {
+                // Without a time-out, a request may have to leave to show that others are lost.
+                let ends = self.options.timeout != 0 || self.options.is_lossless;
+                ends && under_way >= BUSY && !self.has_long && unsent < under_way.min(run)
+            }
+            Wait::More => unsent < run && self.gathered < FULL,
+            Wait::Drain => true,
         }
     }
 
     /// Tells whether the caller is about to post more: requests then gather for a full send.
     pub const fn expect_more(&mut self, more: bool) {
-        self.expects_more = more;
+        self.wait = match (self.wait, more) {
+            (Wait::Drain, _) => Wait::Drain,
+            (_, true) => Wait::More,
+            (_, false) => Wait::None,
+        };
+    }
+
+    /// Lets no request begin until [`resume`](Self::resume) (ROCE-278).
+    pub const fn drain(&mut self) {
+        self.wait = Wait::Drain;
+        // Nor do those that were to leave next.
+        self.released = self.assigned;
+    }
+
+    /// Lets requests begin again.
+    pub const fn resume(&mut self) {
+        self.wait = Wait::None;
+    }
+
+    /// Returns true if every request that has begun is complete.
+    pub const fn has_drained(&self) -> bool {
+        self.open == self.assigned
+    }
+
+    /// Sets how many Reads and Atomics may be under way; false if none may, and one is posted.
+    pub fn set_depth(&mut self, depth: u8) -> bool {
+        let mut waiting = (self.assigned..self.posted).filter_map(|position| self.slot(position));
+        if depth == 0 && waiting.any(|slot| slot.request.operation.returns_data()) {
+            return false;
+        }
+        self.options.initiator_depth = depth;
+        true
     }
 
     /// Returns true if [`transmit`](Self::transmit) may have a packet to send, or a local operation
@@ -288,7 +332,8 @@ impl<'s> Requester<'s> {
     ///
     /// Nothing is sent until [`finish_local`](Self::finish_local) has its outcome.
     pub fn next_local(&self) -> Option<u64> {
-        if self.ended || self.open != self.assigned || self.assigned >= self.posted {
+        let is_next = self.open == self.assigned && self.assigned < self.posted;
+        if self.ended || !is_next || self.wait == Wait::Drain {
             return None;
         }
         let slot = self.slot(self.assigned)?;
@@ -384,6 +429,29 @@ impl<'s> Requester<'s> {
         })
     }
 
+    /// Sets the code of the time-out, and the repetitions that are accepted from now on.
+    pub const fn set_patience(&mut self, timeout: u8, retries: u8, not_ready_retries: u8) {
+        self.options.timeout = timeout;
+        self.options.retry_count = retries;
+        self.options.rnr_retry_count = not_ready_retries;
+        (self.timeouts_left, self.not_ready_left) = (retries, not_ready_retries);
+    }
+
+    /// Returns the code of the time-out.
+    pub const fn timeout(&self) -> u8 {
+        self.options.timeout
+    }
+
+    /// Returns how many RNR NAKs without progress are accepted.
+    pub const fn not_ready_retries(&self) -> u8 {
+        self.options.rnr_retry_count
+    }
+
+    /// Returns how many Reads and Atomics may be under way.
+    pub const fn depth(&self) -> u8 {
+        self.options.initiator_depth
+    }
+
     /// Sets the most room of the packets under way.
     ///
     /// A part of a Read that was asked for is asked for again whatever the limit.
@@ -425,6 +493,16 @@ impl<'s> Requester<'s> {
         self.window.shrink();
         self.repairing = false;
         self.go_back(self.unacknowledged);
+        self.start_timer(now);
+    }
+
+    /// Returns true if lack of progress becomes a time-out by `now`.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Gives the peer the whole time once more.
+    pub fn postpone(&mut self, now: Instant) {
         self.start_timer(now);
     }
 

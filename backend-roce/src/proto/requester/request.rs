@@ -29,8 +29,13 @@ pub enum Operation {
         /// Operation on the eight bytes.
         operation: AtomicOperation,
     },
-    /// Does something on this side, in order: binds a window (ROCE-91).
+    /// Does something on this side, in order: binds a window, or invalidates a key (ROCE-91).
     Local,
+    /// Sends a message, and invalidates the key of a window of the peer.
+    SendInvalidate {
+        /// The key.
+        key: u32,
+    },
 }
 
 impl Operation {
@@ -42,13 +47,16 @@ impl Operation {
     pub(crate) const fn immediate(self) -> Option<[u8; 4]> {
         match self {
             Self::Send { immediate } | Self::Write { immediate, .. } => immediate,
-            Self::Read { .. } | Self::Atomic { .. } | Self::Local => None,
+            Self::SendInvalidate { .. } | Self::Read { .. } | Self::Atomic { .. } | Self::Local => {
+                None
+            }
         }
     }
 
     /// Returns true if the peer may be asked for a solicited event (ROCE-65).
     pub(crate) const fn may_solicit(self) -> bool {
-        matches!(self, Self::Send { .. }) || self.immediate().is_some()
+        matches!(self, Self::Send { .. } | Self::SendInvalidate { .. })
+            || self.immediate().is_some()
     }
 }
 

@@ -49,11 +49,13 @@ impl RequestSlot {
         let sent = BufferRoom::EMPTY_PACKET;
         let length = self.request.length;
         match self.request.operation {
-            Operation::Send { .. } | Operation::Write { .. } => BufferRoom {
-                requests: BufferRoom::of_message(mtu, length, packets),
-                // A later acknowledgement replaces one that finds no room.
-                responses: 0,
-            },
+            Operation::Send { .. } | Operation::SendInvalidate { .. } | Operation::Write { .. } => {
+                BufferRoom {
+                    requests: BufferRoom::of_message(mtu, length, packets),
+                    // A later acknowledgement replaces one that finds no room.
+                    responses: 0,
+                }
+            }
             Operation::Read { .. } => BufferRoom {
                 // One part is under way at a time (ROCE-69).
                 requests: sent,

@@ -125,6 +125,12 @@ impl Requester<'_> {
                 let opcode = Opcode::send(place, extensions.immediate.is_some());
                 (opcode, 1, mtu.payload(request.length, packet))
             }
+            Operation::SendInvalidate { key } => {
+                extensions.invalidate = ends.then_some(key);
+                let place = Position::of(packet == 0, ends);
+                let opcode = Opcode::send_invalidate(place);
+                (opcode, 1, mtu.payload(request.length, packet))
+            }
             Operation::Write { remote, immediate } => {
                 extensions.immediate = immediate.filter(|_| ends);
                 extensions.reth = Some(Reth {

@@ -1,9 +1,9 @@
 //! Execution of a request in order.
 
 use super::resource::{Kind, ResourceSlot};
-use super::{Message, ReceiveCompletion, ReceiveStatus, Reply, Responder};
+use super::{Beside, Message, ReceiveCompletion, ReceiveStatus, Reply, Responder};
 use crate::proto::Psn;
-use crate::proto::memory::{ReceiveQueue, RemoteMemory, Right};
+use crate::proto::memory::{Receive, ReceiveQueue, RemoteMemory, Right};
 use crate::proto::packet::{AtomicEth, NakCode, Opcode, Packet, Reth};
 use crate::proto::path_mtu::{MESSAGE_MAX, PACKETS_MAX};
 
@@ -95,7 +95,11 @@ impl Responder<'_> {
             Opcode::CompareSwap | Opcode::FetchAdd => {
                 self.atomic(extensions.atomic.ok_or(INVALID)?, memory)
             }
-            // Sends that invalidate (ROCE-127); packets for other halves do not come here.
+            Opcode::SendLastInvalidate | Opcode::SendOnlyInvalidate => {
+                let key = extensions.invalidate.ok_or(INVALID)?;
+                self.send_invalidate(key, packet, memory, receives)
+            }
+            // Packets for other halves do not come here.
             _ => Err(INVALID),
         }
     }
@@ -154,10 +158,33 @@ impl Responder<'_> {
             token: receive.token,
             status: ReceiveStatus::Success,
             length,
-            immediate: packet.header.extensions.immediate,
+            beside: packet.header.extensions.immediate.into(),
             is_write: false,
             solicited: packet.header.bth.solicited,
         })))
+    }
+
+    /// Ends a message, and the key that it names (ROCE-127).
+    #[cold]
+    fn send_invalidate(
+        &mut self,
+        key: u32,
+        packet: &Packet<'_>,
+        memory: &mut impl RemoteMemory,
+        receives: &mut impl ReceiveQueue,
+    ) -> Result<Executed, Refusal> {
+        let mut executed = self.send(packet, receives)?;
+        if let Some(done) = &mut executed.completion {
+            if memory.check_invalidation(key).is_err() {
+                let (token, length) = (done.token, done.length);
+                // The receive is taken: it completes with the message that fails.
+                let receive = Receive { token, length };
+                self.message = Some(Message::Send { receive, length });
+                return Err(ACCESS);
+            }
+            done.beside = Beside::Invalidation(key);
+        }
+        Ok(executed)
     }
 
     fn write(
@@ -211,7 +238,7 @@ impl Responder<'_> {
             token: receive.token,
             status: ReceiveStatus::Success,
             length,
-            immediate,
+            beside: immediate.into(),
             is_write: true,
             solicited: bth.solicited,
         });

@@ -5,7 +5,7 @@ mod outcome;
 mod resource;
 mod transmit;
 
-pub use outcome::{ReceiveCompletion, ReceiveStatus, ResponderCounts};
+pub use outcome::{Beside, ReceiveCompletion, ReceiveStatus, ResponderCounts};
 pub use resource::ResourceSlot;
 
 use super::memory::{Receive, ReceiveQueue, RemoteAddress, RemoteMemory};
@@ -96,6 +96,28 @@ impl<'s> Responder<'s> {
             counts: ResponderCounts::default(),
             options,
         }
+    }
+
+    /// Changes the rights of the peer.
+    pub const fn set_rights(&mut self, read: bool, write: bool, atomic: bool) {
+        self.options.remote_read = read;
+        self.options.remote_write = write;
+        self.options.remote_atomic = atomic;
+    }
+
+    /// Changes the time after which the peer repeats what found no receive.
+    pub const fn set_not_ready_timer(&mut self, timer: RnrTimer) {
+        self.options.rnr_timer = timer;
+    }
+
+    /// Returns the time after which the peer repeats what found no receive.
+    pub const fn not_ready_timer(&self) -> RnrTimer {
+        self.options.rnr_timer
+    }
+
+    /// Returns the QPN of the peer.
+    pub const fn destination(&self) -> u32 {
+        self.options.destination
     }
 
     /// Returns the NAK that ended the connection; the queue pair is in error if there is one.
@@ -198,7 +220,7 @@ impl<'s> Responder<'s> {
                 token: receive.token,
                 status,
                 length,
-                immediate: None,
+                beside: Beside::Nothing,
                 is_write: false,
                 solicited: false,
             }),

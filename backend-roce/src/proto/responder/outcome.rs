@@ -13,6 +13,23 @@ pub enum ReceiveStatus {
     Flushed,
 }
 
+/// Part of a message beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// Immediate data.
+    Immediate([u8; 4]),
+    /// The key that the message invalidates, before anything else happens.
+    Invalidation(u32),
+}
+
+impl From<Option<[u8; 4]>> for Beside {
+    fn from(immediate: Option<[u8; 4]>) -> Self {
+        immediate.map_or(Self::Nothing, Self::Immediate)
+    }
+}
+
 /// A receive that is complete (ROCE-124).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveCompletion {
@@ -22,8 +39,8 @@ pub struct ReceiveCompletion {
     pub status: ReceiveStatus,
     /// Length of the message; of a Write with Immediate, the length written.
     pub length: u32,
-    /// Immediate data.
-    pub immediate: Option<[u8; 4]>,
+    /// Immediate data, or the key that the message invalidates.
+    pub beside: Beside,
     /// Set if the message is a Write with Immediate.
     pub is_write: bool,
     /// Set if the sender solicits an event.

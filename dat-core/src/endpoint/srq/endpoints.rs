@@ -3,7 +3,7 @@
 use super::SrqSlot;
 use crate::adapter::{Control, Ia};
 use crate::backend::Backend;
-use crate::id::Index;
+use crate::id::{Index, SrqId};
 use crate::sync::RawLock;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -93,5 +93,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Some(slot) => read(&slot.sharing.next),
             None => read(&self.srq_slot(srq)?.first_endpoint),
         }
+    }
+
+    /// Polls the dispatchers of all endpoints on a shared queue, so that its counts are current.
+    pub(super) fn poll_consuming_endpoints(&self, srq: SrqId) {
+        let srq = srq.slot();
+        let mut endpoint = None;
+        loop {
+            let Some(control) = self.try_control() else {
+                return;
+            };
+            endpoint = self.next_endpoint_on_srq(&control, srq, endpoint);
+            drop(control);
+            if endpoint.is_none() {
+                return;
+            }
+            if let Some(evd) = self.receive_evd_on_srq(endpoint, srq) {
+                self.poll_at(evd);
+            }
+        }
+    }
+
+    /// Returns the receive dispatcher of an endpoint that uses the shared queue.
+    pub(super) fn receive_evd_on_srq(&self, endpoint: Option<Index>, srq: Index) -> Option<Index> {
+        let slot = self.shared.endpoints.get(usize::from(endpoint?))?;
+        slot.receive_evd_on(srq)
     }
 }

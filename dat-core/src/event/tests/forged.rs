@@ -56,7 +56,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
     let look = |consuming_endpoint| {
         if ia
             .shared
-            .event_of(&told(consuming_endpoint), None)
+            .event_of(&told(consuming_endpoint), None, false)
             .is_some()
         {
             events.fetch_add(1, Ordering::Relaxed);

@@ -106,7 +106,7 @@ fn no_token_completes_what_the_device_has_not() {
         // The bits below the sequence number.
         for low in 0..1_u64 << 10 {
             let forged = success(token & !(0x3FF << 32) | low << 32, peer.ep);
-            assert_eq!(ia.shared.event_of(&forged, None), None, "{low:#x}");
+            assert_eq!(ia.shared.event_of(&forged, None, false), None, "{low:#x}");
             device.inject(number(evd), forged);
             ia.poll_at(Index::from(number(evd)));
         }

@@ -198,7 +198,7 @@ impl TestEndpoint {
     pub(crate) fn next_event(&self, ia: &TestIa<'_>) -> Option<Event> {
         ia.shared.event_dispatchers.made()[self.evd.index()]
             .queue
-            .with(|queue| queue.dequeue(self.evd, &ia.shared))
+            .with(|queue| queue.dequeue(self.evd, &ia.shared, &mut None))
             .ok()
     }
 }

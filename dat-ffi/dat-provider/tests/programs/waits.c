@@ -215,9 +215,9 @@ int main(void)
         DAT_PSP_HANDLE listener;
         DAT_IA_ATTR attributes;
         OK(dat_ep_create(side.ia, side.zone, side.receives, side.requests, side.connections, NULL, &side.endpoint));
-        OK(dat_psp_create(side.ia, 55, side.arrivals, DAT_PSP_CONSUMER_FLAG, &listener));
+        OK(dat_psp_create(side.ia, 5556, side.arrivals, DAT_PSP_CONSUMER_FLAG, &listener));
         OK(dat_ia_query(side.ia, NULL, DAT_IA_FIELD_IA_ADDRESS_PTR, &attributes, 0, NULL));
-        OK(dat_ep_connect(side.endpoint, attributes.ia_address_ptr, 55, DAT_TIMEOUT_INFINITE, 0, NULL, DAT_QOS_BEST_EFFORT, 0));
+        OK(dat_ep_connect(side.endpoint, attributes.ia_address_ptr, 5556, DAT_TIMEOUT_INFINITE, 0, NULL, DAT_QOS_BEST_EFFORT, 0));
         /* The program makes no call. */
         becomes(&calls, 2);
         CHECK(called_with == side.arrivals);

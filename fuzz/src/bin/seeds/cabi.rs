@@ -14,6 +14,10 @@ const FIRST: u8 = 128;
 
 /// The bytes of an address argument: a block that is not null, IPv4, 127.0.0.1.
 const TO_ITSELF: [u8; 3] = [1, 0, 1];
+/// A list of segments: a block that is not null, and six words.
+const SEGMENT_OF_ZEROS: [u8; 7] = [0; 7];
+/// The first words of the attributes of a shared queue: eight buffers of one segment.
+const EIGHT_OF_ONE_SEGMENT: [u8; 9] = [232, 8, 0, 0, 0, 1, 0, 0, 0];
 /// Rights and numbers that take more than a byte.
 const READ_AND_WRITE: [u8; 3] = [192, 1, 0x80];
 const PAGE: [u8; 3] = [192, 0x10, 0];
@@ -42,7 +46,7 @@ impl Argument for u8 {
     }
 }
 
-impl Argument for [u8; 3] {
+impl<const N: usize> Argument for [u8; N] {
     fn put(self, call: &mut Vec<u8>) {
         call.extend(self);
     }
@@ -114,7 +118,44 @@ pub(crate) fn seeds_of_1_2() -> Vec<Seed> {
 }
 
 pub(crate) fn seeds_of_2_0() -> Vec<Seed> {
-    let scenarios = calls! {
+    let connected = calls! {
+        "" => dat_pz_create(FIRST), dat_evd_create(FIRST, 32, NULL, 0x71),
+            dat_evd_create(FIRST, 32, NULL, 192, 0, 0xA0),
+            dat_ep_create(FIRST, FIRST + 4, FIRST + 6, FIRST + 6, FIRST + 5, 0xFF),
+            dat_ep_create(FIRST, FIRST + 4, FIRST + 6, FIRST + 6, FIRST + 5, 0xFF),
+            dat_psp_create(FIRST, 9, FIRST + 5, 0),
+            dat_ep_connect(FIRST + 7, TO_ITSELF, 9, LONG, 3, 1, 5, 5, 0, 0),
+            dat_evd_wait(FIRST + 5, 50, 1), dat_evd_wait(FIRST + 5, 50, 1),
+            dat_evd_wait(FIRST + 5, 50, 1), dat_cr_query(FIRST + 10, 15),
+            dat_cr_accept(FIRST + 10, FIRST + 8, 3, 1, 5, 5), dat_evd_wait(FIRST + 5, 50, 1),
+            dat_evd_wait(FIRST + 5, 50, 1);
+    };
+    let (_, connected) = &connected[0];
+    let mut on_a_connection = calls! {
+        "connected" => dat_ep_post_send(FIRST + 7, 0, 0xFF, 7, 0),
+            dat_ep_post_recv(FIRST + 8, 0, 0xFF, 7, 0), dat_evd_wait(FIRST + 6, 50, 1),
+            dat_evd_wait(FIRST + 6, 50, 1), dat_ep_post_recv(FIRST + 8, 0, 0xFF, 8, 0),
+            dat_extension_op(FIRST + 7, WRITE_IMMEDIATE, 0xFF, 1, 0, 0, 0, 77, 9, 0),
+            dat_evd_wait(FIRST + 6, 50, 1), dat_evd_wait(FIRST + 6, 50, 1),
+            dat_extension_op(FIRST + 7, FETCH_AND_ADD, 1, 0, 8, 0, 0, 0, 0, 1, 8, 8, 3, 0, 10),
+            dat_extension_op(FIRST + 7, COMPARE_AND_SWAP, 1, 0, 8, 0, 0, 0, 0, 1, 8, 8, 3, 4, 11),
+            dat_extension_op(FIRST + 7, 5), dat_ep_modify(FIRST + 7, 128, 1, FIRST + 4),
+            dat_ep_disconnect(FIRST + 7, 0), dat_ep_reset(FIRST + 7), dat_ep_free(FIRST + 8);
+        // Segments of no region: a post of one segment begins at its object, and ends there.
+        "one-segment" => dat_evd_dequeue(FIRST + 6), dat_ep_post_recv(FIRST + 8, 1, SEGMENT_OF_ZEROS, 7),
+            dat_ep_post_send(FIRST + 7, 1, SEGMENT_OF_ZEROS, 7),
+            dat_ep_post_rdma_write(FIRST + 7, 1, SEGMENT_OF_ZEROS, 7, NULL, 8, 8),
+            dat_ep_post_rdma_read(FIRST + 7, 1, SEGMENT_OF_ZEROS, 7, NULL, 8, 8),
+            dat_srq_create(FIRST, FIRST + 4, NULL, EIGHT_OF_ONE_SEGMENT),
+            dat_srq_post_recv(FIRST + 13, 1, SEGMENT_OF_ZEROS, 7),
+            dat_ep_post_send(FIRST + 7, 0, 0xFF, 7, 0), dat_ep_post_recv(FIRST + 8, 0, 0xFF, 7, 0),
+            dat_evd_dequeue(FIRST + 6), dat_evd_dequeue(FIRST + 6), dat_evd_dequeue(FIRST + 6),
+            dat_evd_dequeue(FIRST + 6), dat_ep_free(FIRST + 7), dat_evd_free(FIRST + 6);
+    };
+    for (_, calls) in &mut on_a_connection {
+        calls.splice(..0, connected.iter().cloned());
+    }
+    let mut scenarios = calls! {
         "objects" => dat_pz_create(FIRST), dat_cno_create(FIRST, 1),
             dat_evd_create(FIRST, 8, NULL, 0x71), dat_pz_query(FIRST + 4, 7),
             dat_get_handle_type(FIRST + 6), dat_pz_free(FIRST + 4), dat_pz_free(FIRST + 4);
@@ -124,29 +165,12 @@ pub(crate) fn seeds_of_2_0() -> Vec<Seed> {
         "regions" => dat_pz_create(FIRST), dat_lmr_create(FIRST, 0, 1, 100, FIRST + 4, 0x33, 0),
             dat_lmr_create(FIRST, 1, 1, FIRST + 5, 100, FIRST + 4, 3, 0), dat_rmr_create(FIRST + 4),
             dat_lmr_query(FIRST + 5, 127), dat_lmr_free(FIRST + 5);
-        "connected" => dat_pz_create(FIRST), dat_evd_create(FIRST, 32, NULL, 0x71),
-            dat_evd_create(FIRST, 32, NULL, 192, 0, 0xA0),
-            dat_ep_create(FIRST, FIRST + 4, FIRST + 6, FIRST + 6, FIRST + 5, 0xFF),
-            dat_ep_create(FIRST, FIRST + 4, FIRST + 6, FIRST + 6, FIRST + 5, 0xFF),
-            dat_psp_create(FIRST, 9, FIRST + 5, 0),
-            dat_ep_connect(FIRST + 7, TO_ITSELF, 9, LONG, 3, 1, 5, 5, 0, 0),
-            dat_evd_wait(FIRST + 5, 50, 1), dat_evd_wait(FIRST + 5, 50, 1),
-            dat_evd_wait(FIRST + 5, 50, 1), dat_cr_query(FIRST + 10, 15),
-            dat_cr_accept(FIRST + 10, FIRST + 8, 3, 1, 5, 5), dat_evd_wait(FIRST + 5, 50, 1),
-            dat_evd_wait(FIRST + 5, 50, 1), dat_ep_post_send(FIRST + 7, 0, 0xFF, 7, 0),
-            dat_ep_post_recv(FIRST + 8, 0, 0xFF, 7, 0), dat_evd_wait(FIRST + 6, 50, 1),
-            dat_evd_wait(FIRST + 6, 50, 1), dat_ep_post_recv(FIRST + 8, 0, 0xFF, 8, 0),
-            dat_extension_op(FIRST + 7, WRITE_IMMEDIATE, 0xFF, 1, 0, 0, 0, 77, 9, 0),
-            dat_evd_wait(FIRST + 6, 50, 1), dat_evd_wait(FIRST + 6, 50, 1),
-            dat_extension_op(FIRST + 7, FETCH_AND_ADD, 1, 0, 8, 0, 0, 0, 0, 1, 8, 8, 3, 0, 10),
-            dat_extension_op(FIRST + 7, COMPARE_AND_SWAP, 1, 0, 8, 0, 0, 0, 0, 1, 8, 8, 3, 4, 11),
-            dat_extension_op(FIRST + 7, 5), dat_ep_modify(FIRST + 7, 128, 1, FIRST + 4),
-            dat_ep_disconnect(FIRST + 7, 0), dat_ep_reset(FIRST + 7), dat_ep_free(FIRST + 8);
         "of-the-other-adapter" => dat_pz_create(FIRST), dat_evd_create(FIRST + 2, 8, NULL, 0x71),
             dat_srq_create(FIRST + 2, FIRST + 4, 1, 8, 2), dat_psp_create(FIRST, 9, FIRST + 5, 0);
         "closed" => dat_pz_create(FIRST), dat_ia_close(FIRST, 0), dat_pz_free(FIRST + 4),
             dat_evd_wait(FIRST + 1, 1, 1);
     };
+    scenarios.extend(on_a_connection);
     seeds(scenarios, &v2::names())
 }
 

@@ -20,6 +20,7 @@ short_forms! {
     answer(length) = Answer { length, segment: 200 };
     add(word, lines) = Word { word, lines, backwards: 0 };
     take_away(word, lines) = Word { word, lines, backwards: 1 };
+    split(payload) = Split { payload, headers: 16 };
     set(offset, value) = Byte { line: 0, offset, value };
 }
 
@@ -53,6 +54,12 @@ pub(super) fn seeds() -> Vec<Seed> {
         "segment-none" => write(0), set(4, 0), Read;
         "segment-more" => write(0), set(4, 13), Read;
         "payload" => write(9), set(20, 9), Read, Read;
+        "split" => split(200), split(0), Read, write(9), Read, Read, split(255), Read, split(100), Read;
+        "split-answers" => AnswerSplit { payload: 255, headers: 36 }, Take, answer(9),
+            AnswerSplit { payload: 0, headers: 0 }, Take, Take;
+        "split-short" => split(100), set(0, 100), Read, Read;
+        "split-headers" => split(100), set(4, 49), Read;
+        "split-of-a-line" => write(36), set(8, 2), set(9, 0), Read, Read;
     };
     let seeds = scenarios.into_iter();
     seeds

@@ -3,6 +3,7 @@
 //! Runs under callgrind, with instrumentation and collection off at the start: `cargo xtask bench
 //! --scale` does so and compares the dumps. The argument is the number of objects of a kind.
 
+mod bed;
 mod count;
 mod local;
 mod memory;

@@ -78,6 +78,12 @@ pub struct Ring {
     pub(super) taken: AtomicU32,
 }
 
+impl Default for Ring {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Ring {
     /// Returns an empty ring.
     pub(crate) const fn new() -> Self {

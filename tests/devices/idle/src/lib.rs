@@ -86,6 +86,15 @@ pub struct Made {
     listener: Word64,
 }
 
+/// The numbers that a completion has of its queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// The device's number.
+    pub queue_pair: u32,
+    /// The driver's number.
+    pub user_index: u32,
+}
+
 /// The rings of a queue pair, that of receives first.
 #[derive(Clone, Copy, Debug)]
 pub struct Rings {
@@ -139,9 +148,15 @@ impl Made {
         self.queue_pair.load(Ordering::Relaxed)
     }
 
-    /// Writes a completion of the newest queue pair to the newest completion queue.
-    ///
-    /// `index` is that of the descriptor, and `entries` are those of the completion queue.
+    /// Returns the numbers of the newest queue pair.
+    pub fn newest(&self) -> Numbers {
+        Numbers {
+            queue_pair: self.queue_pair(),
+            user_index: self.user_index.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Writes a completion of the newest queue pair, as `complete_of`.
     pub fn complete(
         &self,
         memory: &DmaView<'_>,
@@ -150,12 +165,27 @@ impl Made {
         index: u16,
         length: u32,
     ) {
+        self.complete_of(self.newest(), memory, entries, kind, index, length);
+    }
+
+    /// Writes a completion of a queue pair to the newest completion queue.
+    ///
+    /// `index` is that of the descriptor, and `entries` are those of the completion queue.
+    pub fn complete_of(
+        &self,
+        of: Numbers,
+        memory: &DmaView<'_>,
+        entries: u32,
+        kind: CompletionKind,
+        index: u16,
+        length: u32,
+    ) {
         let written = self.written.load(Ordering::Relaxed);
         let entry = Completion {
-            user_index: self.user_index.load(Ordering::Relaxed),
+            user_index: of.user_index,
             length,
             syndrome: Syndrome(0),
-            queue_pair: self.queue_pair(),
+            queue_pair: of.queue_pair,
             opcode: Opcode(0),
         };
         let ring = u64::from(self.completions.load(Ordering::Relaxed));
@@ -186,6 +216,14 @@ impl Made {
     }
 }
 
+/// The record of what a device created.
+pub trait Recorder: Deref<Target = Made> {
+    /// Called at the start of each command.
+    fn on_command(&self) {}
+}
+
+impl Recorder for &Made {}
+
 /// The control path of the device, which records in `made` what it creates.
 #[derive(Debug)]
 pub struct Idle<K, M = &'static Made> {
@@ -204,18 +242,22 @@ impl<K: Kind, M> Idle<K, M> {
 }
 
 // SAFETY: it accesses no memory.
-unsafe impl<K: Kind, M: Deref<Target = Made>> Control for Idle<K, M> {
+unsafe impl<K: Kind, M: Recorder> Control for Idle<K, M> {
     fn limits(&self) -> Limits {
         K::LIMITS
     }
 
     fn create_domain(&mut self) -> Result<u32, BackendError> {
+        self.made.on_command();
         Ok(self.made.object())
     }
 
-    fn destroy_domain(&mut self, _domain: u32) {}
+    fn destroy_domain(&mut self, _domain: u32) {
+        self.made.on_command();
+    }
 
     fn register(&mut self, _registration: &Registration) -> Result<RegionKeys, BackendError> {
+        self.made.on_command();
         let key = self.made.object();
         Ok(RegionKeys {
             object: key as usize,
@@ -224,18 +266,24 @@ unsafe impl<K: Kind, M: Deref<Target = Made>> Control for Idle<K, M> {
         })
     }
 
-    fn deregister(&mut self, _region: RegionKeys) {}
+    fn deregister(&mut self, _region: RegionKeys) {
+        self.made.on_command();
+    }
 
     /// The lowest byte of a key is any, as it is the driver's.
     fn create_window(&mut self, _domain: u32) -> Result<u32, BackendError> {
+        self.made.on_command();
         let key = self.made.object() << 8 | 0xF0;
         self.made.window.store(key, Ordering::Relaxed);
         Ok(key)
     }
 
-    fn destroy_window(&mut self, _key: u32) {}
+    fn destroy_window(&mut self, _key: u32) {
+        self.made.on_command();
+    }
 
     fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
+        self.made.on_command();
         self.made
             .completions
             .store(spec.ring as u32, Ordering::Relaxed);
@@ -244,28 +292,36 @@ unsafe impl<K: Kind, M: Deref<Target = Made>> Control for Idle<K, M> {
     }
 
     fn move_completion_queue(&mut self, _: u32, _: u64, _: u32) -> Result<(), BackendError> {
+        self.made.on_command();
         Err(BackendError::NotSupported)
     }
 
-    fn destroy_completion_queue(&mut self, _number: u32) {}
+    fn destroy_completion_queue(&mut self, _number: u32) {
+        self.made.on_command();
+    }
 
     fn create_shared_receive_queue(
         &mut self,
         _spec: &SharedReceiveQueueSpec,
     ) -> Result<u32, BackendError> {
+        self.made.on_command();
         Ok(self.made.object())
     }
 
     fn arm_shared_receive_limit(&mut self, _: u32, _: u32) -> Result<bool, BackendError> {
+        self.made.on_command();
         Ok(false)
     }
 
-    fn destroy_shared_receive_queue(&mut self, _number: u32) {}
+    fn destroy_shared_receive_queue(&mut self, _number: u32) {
+        self.made.on_command();
+    }
 
     fn create_queue_pair(
         &mut self,
         spec: &QueuePairSpec,
     ) -> Result<CreatedQueuePair, BackendError> {
+        self.made.on_command();
         let (made, number) = (&*self.made, self.made.object());
         let units = spec.receive_entries.wrapping_mul(spec.receive_units);
         made.user_index.store(spec.user_index, Ordering::Relaxed);
@@ -280,7 +336,9 @@ unsafe impl<K: Kind, M: Deref<Target = Made>> Control for Idle<K, M> {
         })
     }
 
-    fn destroy_queue_pair(&mut self, _number: u32) {}
+    fn destroy_queue_pair(&mut self, _number: u32) {
+        self.made.on_command();
+    }
 
     fn poll(&mut self, _now: Instant) -> Option<DeviceEvent> {
         None
@@ -296,7 +354,7 @@ pub struct Channel<M = &'static Made> {
     pub made: M,
 }
 
-impl<M: Deref<Target = Made>> ConnectionManager for Channel<M> {
+impl<M: Recorder> ConnectionManager for Channel<M> {
     fn address(&self) -> IaAddress {
         IaAddress::Node(1)
     }
@@ -310,26 +368,34 @@ impl<M: Deref<Target = Made>> ConnectionManager for Channel<M> {
         token: u64,
         wanted: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
+        self.made.on_command();
         self.made.listener.store(token);
         self.made.tell(REQUESTED);
         Ok((ListenerKey(1), wanted.unwrap_or(1)))
     }
 
-    fn stop_listening(&mut self, _listener: ListenerKey) {}
+    fn stop_listening(&mut self, _listener: ListenerKey) {
+        self.made.on_command();
+    }
 
     fn connect(&mut self, _: u32, _: &ConnectRequest<'_>) -> Result<u64, BackendError> {
+        self.made.on_command();
         self.made.tell(ESTABLISHED);
         Ok(1)
     }
 
     fn accept(&mut self, _: RequestKey, _: u32, _: &[u8]) -> Result<(), BackendError> {
+        self.made.on_command();
         self.made.tell(ESTABLISHED);
         Ok(())
     }
 
-    fn reject(&mut self, _request: RequestKey, _by_consumer: bool, _private_data: &[u8]) {}
+    fn reject(&mut self, _request: RequestKey, _by_consumer: bool, _private_data: &[u8]) {
+        self.made.on_command();
+    }
 
     fn disconnect(&mut self, _queue_pair: u32, _mode: DisconnectMode) {
+        self.made.on_command();
         self.made.tell(DISCONNECTED);
     }
 

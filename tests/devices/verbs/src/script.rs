@@ -50,8 +50,6 @@ struct State {
     /// Set if it names a refused request that is not in the list.
     forges_refused: bool,
     completions: VecDeque<Found>,
-    /// Completions kept back, if it keeps them back.
-    kept: Option<Vec<Found>>,
     /// Number that polls return instead of completions.
     nonsense: Option<i32>,
     polls: usize,
@@ -179,11 +177,6 @@ impl Script {
         state.fails_after = after;
     }
 
-    /// Keeps back the completions of what it executes until `complete_all`.
-    pub fn keep_back(&self) {
-        self.state().kept = Some(Vec::new());
-    }
-
     /// Starts to flush posts, as a queue pair in error does.
     pub fn flush(&self) {
         self.state().failed = true;
@@ -281,13 +274,9 @@ impl Script {
         pairs.collect()
     }
 
-    /// Completes what was kept back, and all posts of a device that counts.
+    /// Completes all posts of a device that counts.
     pub fn complete_all(&self) {
         self.posts.complete_all();
-        let state = &mut *self.state();
-        if let Some(kept) = &mut state.kept {
-            state.completions.extend(kept.drain(..));
-        }
     }
 }
 
@@ -411,17 +400,13 @@ impl State {
         };
         self.failed |= status != 0;
         if status != 0 || signalled {
-            let found = Found {
+            self.completions.push_back(Found {
                 token,
                 status,
                 opcode: 0,
                 length: 0,
                 pair,
-            };
-            match &mut self.kept {
-                Some(kept) => kept.push(found),
-                None => self.completions.push_back(found),
-            }
+            });
         }
     }
 }

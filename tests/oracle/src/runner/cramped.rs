@@ -110,7 +110,7 @@ pub(super) fn require(holds: bool) -> CheckResult {
 }
 
 /// Returns the reason of a refusal.
-fn why<T>(outcome: Result<T>) -> Option<(ErrorKind, Cause)> {
+pub(super) fn why<T>(outcome: Result<T>) -> Option<(ErrorKind, Cause)> {
     outcome.err().map(|error| (error.kind(), error.cause()))
 }
 
@@ -120,7 +120,7 @@ pub(super) fn require_refused<T>(kind: ErrorKind, outcome: Result<T>) -> CheckRe
     require(why(outcome).is_some_and(|(refused, _)| refused == kind))
 }
 
-const fn exhausted(cause: Cause) -> Option<(ErrorKind, Cause)> {
+pub(super) const fn exhausted(cause: Cause) -> Option<(ErrorKind, Cause)> {
     Some((ErrorKind::InsufficientResources, cause))
 }
 
@@ -195,6 +195,7 @@ impl Runner {
         self.expect(closed.is_ok(), "closed", closed.err())?;
         self.storage_in_place()?;
         self.failed_allocations()?;
+        self.growing()?;
         self.interleavings()
     }
 

@@ -7,17 +7,18 @@ use dat_core::attributes::EpAttributes;
 use dat_core::error::ErrorKind;
 use dat_core::flags::{CloseFlags, EpFields, EvdFlags, MemoryPrivileges, PspFlags};
 use dat_core::memory::{LmrMemory, LmrRequest, Region};
-use dat_core::{Ia, Result};
+use dat_core::{Ia, Result, Storage};
 
 use super::cramped::{Adapter, CheckResult, Failure, Lock, require, shared};
+use super::growing::with_growing;
 use super::interleavings::pages;
 use super::{Outcome, Runner};
 
 /// Limits of the storage.
-const ENDPOINTS: usize = 4;
-const DISPATCHERS: usize = 8;
-const EVENTS: usize = 38;
-const POSTS: usize = 18;
+pub(super) const ENDPOINTS: usize = 4;
+pub(super) const DISPATCHERS: usize = 8;
+pub(super) const EVENTS: usize = 38;
+pub(super) const POSTS: usize = 18;
 /// Length of the asynchronous dispatcher's queue.
 const ASYNC_EVENTS: i32 = 2;
 
@@ -82,37 +83,61 @@ impl Runner {
         let (mut storage, mut other) =
             (Box::new(TightStorage::new()), Box::new(TightStorage::new()));
         for nth in 0..CALLS {
-            let retries = Retries(Cell::new(0));
-            let fault = Fault::AllocationFailure { adapter: 0, nth };
-            let fabric = Fabric::new(FabricOptions {
-                faults: FaultPlan {
-                    faults: vec![fault],
-                },
-                ..FabricOptions::default()
-            });
-            let node = fabric.node(NodeOptions::new("scarce", 1));
-            let ia = match Ia::open(node, storage.lend(), ASYNC_EVENTS) {
-                Ok(ia) => ia,
-                Err(first) => {
-                    retries.refused();
-                    match Ia::open(first.backend, other.lend(), ASYNC_EVENTS) {
-                        Ok(ia) => ia,
-                        Err(again) => return self.mismatch("an adapter", again.error),
-                    }
-                }
-            };
-            let found = create_all(&ia, &retries).map_err(Failure::into_text);
-            self.expect(
-                found.is_ok(),
-                format_args!("nothing left of a refusal by call {nth} of the device (GEN-06)"),
-                found,
-            )?;
-            let closed = ia.close(CloseFlags::Graceful).map(drop);
-            self.expect(closed.is_ok(), "closed (IAC-03)", closed.err())?;
-            refused += retries.0.get();
+            refused += self.failed_allocation(nth, [storage.lend(), other.lend()])?;
         }
+        self.expect_refusals(refused)
+    }
+
+    /// As `failed_allocations`, in storage that grows.
+    pub(super) fn failed_allocations_in_growing(&mut self) -> Outcome {
+        let mut refused = 0;
+        for nth in 0..CALLS {
+            refused += with_growing(|storage| {
+                with_growing(|other| self.failed_allocation(nth, [storage, other]))
+            })?;
+        }
+        self.expect_refusals(refused)
+    }
+
+    fn expect_refusals(&mut self, refused: u32) -> Outcome {
         let expected = format_args!("between {REFUSED} and {CALLS} refusals");
         self.expect((REFUSED..=CALLS).contains(&refused), expected, refused)
+    }
+
+    /// Checks the refusal by the nth call of the device; returns the number of refused calls.
+    fn failed_allocation<'s>(
+        &mut self,
+        nth: u32,
+        [storage, other]: [Storage<'s, MockBackend, Lock>; 2],
+    ) -> Outcome<u32> {
+        let retries = Retries(Cell::new(0));
+        let fault = Fault::AllocationFailure { adapter: 0, nth };
+        let fabric = Fabric::new(FabricOptions {
+            faults: FaultPlan {
+                faults: vec![fault],
+            },
+            ..FabricOptions::default()
+        });
+        let node = fabric.node(NodeOptions::new("scarce", 1));
+        let ia = match Ia::open(node, storage, ASYNC_EVENTS) {
+            Ok(ia) => ia,
+            Err(first) => {
+                retries.refused();
+                match Ia::open(first.backend, other, ASYNC_EVENTS) {
+                    Ok(ia) => ia,
+                    Err(again) => return self.mismatch("an adapter", again.error),
+                }
+            }
+        };
+        let found = create_all(&ia, &retries).map_err(Failure::into_text);
+        self.expect(
+            found.is_ok(),
+            format_args!("nothing left of a refusal by call {nth} of the device (GEN-06)"),
+            found,
+        )?;
+        let closed = ia.close(CloseFlags::Graceful).map(drop);
+        self.expect(closed.is_ok(), "closed (IAC-03)", closed.err())?;
+        Ok(retries.0.get())
     }
 }
 

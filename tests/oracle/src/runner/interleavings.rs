@@ -348,7 +348,7 @@ fn undone_bind_frees_region(end: &End<'_, '_>, ends: &Ends<'_, '_>) -> CheckResu
 
 /// Lets the device refuse binds, and checks that nothing holds their region.
 ///
-/// One window has another bind pending, the other has none.
+/// One window has another bind pending, the other has none. Locks that park have one at a time.
 fn refused_binds(ends: &Ends<'_, '_>) -> CheckResult {
     let end = &ends.active;
     let (ia, ep) = (end.ia, end.endpoints[0]);
@@ -367,10 +367,13 @@ fn refused_binds(ends: &Ends<'_, '_>) -> CheckResult {
     for nth in 0..500 {
         ends.fabric.inject(Fault::RefusePost { adapter: 0, nth });
     }
-    for rmr in [busy, idle] {
+    for (rmr, cause) in [
+        (busy, Cause::BindsOutstanding),
+        (idle, Cause::DeviceRefused),
+    ] {
         let refused = ia.rmr_bind(rmr, &segment, REMOTE, ep, 7, NO_FLAGS);
         let why = refused.map_err(|error| (error.kind(), error.cause()));
-        require(why == Err((ErrorKind::InsufficientResources, Cause::DeviceRefused)))?;
+        require(why == Err((ErrorKind::InsufficientResources, cause)))?;
     }
     ia.lmr_free(region.lmr)?;
     ends.run_to_idle();

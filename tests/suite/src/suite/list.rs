@@ -410,6 +410,7 @@ macro_rules! conformance_suite {
                     links_of_others_hold_no_read_back
                     requests_of_strangers_end_no_connection
                     a_connection_waits_for_an_exporter_that_comes_later
+                    a_new_connection_waits_for_a_listener_as_long_as_it_is_told
                     a_close_without_a_call_slot_keeps_its_span
                     a_lasting_interruption_leaves_the_link_to_others
                     changes_by_others_do_not_keep_an_interruption_out

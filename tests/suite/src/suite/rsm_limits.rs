@@ -11,7 +11,7 @@ use dat_core::time::Instant;
 use dat_rsm::wire::{Greeting, MESSAGE_SIZE, Message};
 use dat_rsm::{
     BarrierMode, HandleEntry, ImportId, ImportState, Options, Permission, RsmError, SignalFlags,
-    VectorFlags,
+    Unreached, VectorFlags,
 };
 
 use crate::fixture::impostor::{Faults, Impostor};
@@ -528,6 +528,34 @@ pub fn a_connection_waits_for_an_exporter_that_comes_later<T: RsmTestbed>(bed: &
         &mut wait,
     );
     assert!(connected.is_ok(), "{connected:?}");
+}
+
+/// A time limit for listeners ends a new connection earlier than that for nodes, with the reason.
+///
+/// Spec: RSMST-07
+pub fn a_new_connection_waits_for_a_listener_as_long_as_it_is_told<T: RsmTestbed>(bed: &T) {
+    for listener_timeout in [0, 100_000] {
+        let nodes = Nodes::alone_with(bed, |options| Options {
+            connect_timeout: 60_000_000,
+            listener_timeout,
+            ..options
+        });
+        let before = bed.now();
+        let connected = nodes.engine(0).import_connect(
+            nodes.controller(0),
+            node_number(1),
+            SEGMENT,
+            Permission::all(),
+            &mut nodes.wait(0),
+        );
+        assert_eq!(connected.err(), Some(RsmError::RemoteNodeUnreachable));
+        let why = nodes
+            .engine(0)
+            .unreached(nodes.controller(0), node_number(1));
+        assert_eq!(why, Some(Unreached::NoListener));
+        let taken = bed.now().as_micros() - before.as_micros();
+        assert!(taken < 30_000_000 || !bed.is_stepped(), "{taken}");
+    }
 }
 
 /// A close that cannot find out what happened leaves the span open.

@@ -11,8 +11,8 @@ use dat_core::time::Instant;
 
 /// A network of the mock.
 ///
-/// In most tests the first host of each two is the importer, the second the exporter. The rule tells
-/// which of them are not coherent.
+/// In most tests the first host of each two is the importer, the second the exporter. The rule
+/// tells which of them are not coherent.
 struct NonCoherent<R> {
     fabric: Fabric,
     hosts: RefCell<Vec<IaAddress>>,

@@ -1,4 +1,5 @@
-//! Connections and transfers between adapters over a network that loses, repeats, reorders and damages packets.
+//! Connections and transfers between adapters over a network that loses, repeats, reorders and
+//! damages packets.
 
 use std::collections::VecDeque;
 

@@ -2,9 +2,9 @@
 
 use super::peers::*;
 
-/// A server and a client that measures.
+/// The command lines of a server and of a client, which prints measured values.
 pub(super) struct Run {
-    /// Killed when its client has ended; empty without a server.
+    /// The server, which is killed when its client has ended; empty if there is none.
     pub(super) server: &'static str,
     pub(super) client: &'static str,
     /// The values that the client prints.
@@ -23,7 +23,8 @@ const fn run(
     }
 }
 
-/// Texts for the capitals in command lines; the program, port and folder follow later.
+/// Abbreviations in command lines, and their texts. `DAT`, `PORT` and `TMP` are replaced at the
+/// run.
 pub(super) const LONG: [(&str, &str); 6] = [
     ("SERVE", "DAT serve --port PORT --path"),
     ("PERF", "DAT perf --connect 127.0.0.1:PORT --json --path"),
@@ -133,17 +134,17 @@ pub(super) const RUNS: &[Run] = &[
     ),
 ];
 
-/// A value, what it is compared with, and the bars of the ratio.
+/// A measured value, the value that it is divided by, and the limits of that ratio.
 pub(super) struct Row {
     pub(super) what: &'static str,
     pub(super) of: &'static str,
-    /// The bar that the ratio must hold, or the command fails.
+    /// The limit of the ratio beyond which the command fails.
     pub(super) must: Option<f64>,
-    /// The bar that is told only.
+    /// The limit of the ratio that is only reported.
     pub(super) goal: Option<f64>,
 }
 
-/// The name of a constant that limits in nanoseconds are compared with.
+/// In place of a value to divide by: 1 ns, so that the limits are nanoseconds.
 pub(super) const NANOSECOND: &str = "1 ns";
 
 const fn row(what: &'static str, of: &'static str, must: f64, goal: f64) -> Row {

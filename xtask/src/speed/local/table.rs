@@ -93,12 +93,11 @@ pub(super) fn of(rows: &[Row], values: &Values) -> (String, Vec<String>) {
 
 /// Returns the command lines of the clients, and the parts that their clocks cover.
 ///
-/// Arguments that all of them have are left out.
+/// Of `dat`, the address of the server is `HOST`. Arguments that all of them have are left out.
 pub(super) fn commands(runs: &[Run]) -> String {
     let mut table = "\n| value | client | covers |\n|---|---|---|\n".to_owned();
     for run in runs {
         let same = [
-            " --connect 127.0.0.1:PORT",
             " --json",
             " --quiet",
             " -p PORT",
@@ -108,6 +107,7 @@ pub(super) fn commands(runs: &[Run]) -> String {
             "TMP/",
         ];
         let command = long(run.client).replace("DAT ", "dat ").replace('|', "\\|");
+        let command = command.replace("127.0.0.1:PORT", "HOST");
         let command = same.iter().fold(command, |it, part| it.replace(part, ""));
         for (name, reader) in run.values {
             let _ = writeln!(table, "| {name} | `{command}` | {} |", reader.covers);

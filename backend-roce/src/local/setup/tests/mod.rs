@@ -4,14 +4,14 @@ mod strangers;
 
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU16, Ordering};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
 use dat_core::time::Instant;
 
-use super::super::{Label, LocalPair, PAYLOAD_MAX};
+use super::super::{Known, Label, LocalPair, PAYLOAD_MAX};
 use super::*;
 
 const LABEL: Label = Label {
@@ -24,14 +24,25 @@ const LABEL: Label = Label {
 const ZERO: Instant = Instant::ZERO;
 const LATE: Instant = Instant::from_micros(DEADLINE);
 
-/// The pairs of an adapter of a test; it has no room for more if the flag is set.
+/// The pairs of an adapter of a test, which has room for more as the field says.
 ///
 /// The last number counts the sockets to watch.
 #[derive(Default)]
-struct Table(Vec<LocalPair>, bool, usize);
+struct Table(Vec<LocalPair>, Room, usize);
+
+/// The room of an adapter for a pair.
+#[derive(Default, PartialEq, Eq)]
+enum Room {
+    #[default]
+    Much,
+    /// There is none.
+    None,
+    /// There is none any more once the pair is made.
+    Lost,
+}
 
 impl Pairs for Table {
-    fn knows(&mut self, adapter: &[u8; 16]) -> bool {
+    fn knows(&mut self, adapter: &Known) -> bool {
         self.0.iter().for_each(LocalPair::attend);
         self.0.retain(|pair| !pair.is_over());
         self.0
@@ -40,15 +51,20 @@ impl Pairs for Table {
     }
 
     fn has_room(&self) -> bool {
-        !self.1
+        self.1 != Room::None
     }
 
-    fn add(&mut self, pair: LocalPair) {
+    fn add(&mut self, pair: LocalPair) -> Option<BorrowedFd<'_>> {
+        if self.1 == Room::Lost {
+            return None;
+        }
         self.0.push(pair);
+        self.0.last().map(LocalPair::as_fd)
     }
 
-    fn watch(&mut self, _: BorrowedFd<'_>) {
+    fn watch(&mut self, _: BorrowedFd<'_>) -> bool {
         self.2 += 1;
+        self.1 != Room::Lost
     }
 }
 
@@ -87,6 +103,11 @@ impl Adapter {
         }
     }
 
+    /// Returns the adapter as others of this process know it.
+    fn known(&self) -> Known {
+        known(&self.identity)
+    }
+
     fn accept(&mut self, now: Instant) {
         self.listener.accept(&self.identity, now, &mut self.pairs);
     }
@@ -94,6 +115,14 @@ impl Adapter {
     /// Returns the target at another address of this adapter.
     fn target(&self, ip: &str) -> SocketAddr {
         SocketAddr::new(ip.parse().unwrap(), self.address.port())
+    }
+}
+
+/// Returns an adapter of this process as others know it.
+fn known(identity: &Identity) -> Known {
+    Known {
+        name: identity.adapter,
+        process: std::process::id().cast_signed(),
     }
 }
 
@@ -105,7 +134,7 @@ fn dialler() -> (Identity, SocketAddr) {
 /// Makes a pair with an adapter; returns both ends.
 fn made(adapter: &mut Adapter, target: SocketAddr) -> [LocalPair; 2] {
     let (identity, own) = dialler();
-    let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, target, First::Offer, ZERO).unwrap();
     assert!(matches!(dial.poll(ZERO), Dialled::Pending));
     adapter.accept(ZERO);
     let Dialled::Made(pair) = dial.poll(ZERO) else {
@@ -145,7 +174,7 @@ fn two_adapters_make_a_pair_on_one_thread() {
         (ours.number, ours.peer_number),
         (theirs.peer_number, theirs.number)
     );
-    assert_eq!(ours.peer_adapter, adapter.identity.adapter);
+    assert_eq!(ours.peer_adapter, adapter.known());
     // A later pair has other numbers, also after the end of this one.
     let again = made(&mut adapter, target);
     assert_ne!(again[1].number(), pair[1].number());
@@ -156,7 +185,7 @@ fn two_adapters_make_a_pair_on_one_thread() {
 fn names_lead_to_the_adapters_that_have_an_address() {
     let one = Adapter::at("127.0.0.1");
     let (identity, own) = dialler();
-    let other = Dial::new(&identity, own, one.target("127.0.0.2"), ZERO);
+    let other = Dial::new(&identity, own, one.target("127.0.0.2"), First::Offer, ZERO);
     assert!(matches!(other, Err(Refusal::Nobody)));
     for (wildcard, targets) in [
         ("0.0.0.0", &["127.0.0.1", "127.0.0.2"][..]),
@@ -169,7 +198,7 @@ fn names_lead_to_the_adapters_that_have_an_address() {
         }
         // Another host's, though it has the port of this one.
         for foreign in ["192.0.2.1", "2001:db8::1"] {
-            let dial = Dial::new(&identity, own, adapter.target(foreign), ZERO);
+            let dial = Dial::new(&identity, own, adapter.target(foreign), First::Offer, ZERO);
             assert!(matches!(dial, Err(Refusal::Elsewhere)), "{foreign}");
         }
     }
@@ -188,7 +217,7 @@ fn each_port_leads_to_the_adapter_until_it_is_released() {
     talk(&made(&mut adapter, second));
     adapter.listener.remove(second.port());
     let (identity, own) = dialler();
-    let dial = Dial::new(&identity, own, second, ZERO);
+    let dial = Dial::new(&identity, own, second, First::Offer, ZERO);
     assert!(matches!(dial, Err(Refusal::Nobody)));
     adapter.listener.add(second).unwrap();
     talk(&made(&mut adapter, second));
@@ -200,14 +229,14 @@ fn adapters_with_a_pair_make_no_other_until_it_is_over() {
     let mut adapter = Adapter::at("127.0.0.1");
     let target = adapter.address;
     let [ours, theirs] = made(&mut adapter, target);
-    adapter.pairs.add(theirs);
+    adapter.pairs.0.push(theirs);
     let (identity, own) = dialler();
-    let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, target, First::Offer, ZERO).unwrap();
     adapter.accept(ZERO);
-    let Dialled::Known(known) = dial.poll(ZERO) else {
+    let Dialled::Known(other) = dial.poll(ZERO) else {
         panic!("a second pair");
     };
-    assert_eq!(known, adapter.identity.adapter);
+    assert_eq!(other, adapter.known());
     drop(ours);
     let again = made(&mut adapter, target);
     talk(&again);
@@ -218,12 +247,17 @@ fn adapters_with_a_pair_make_no_other_until_it_is_over() {
 #[test]
 fn an_adapter_without_room_refuses_a_pair() {
     let mut adapter = Adapter::at("127.0.0.1");
-    adapter.pairs.1 = true;
+    adapter.pairs.1 = Room::None;
     let (identity, own) = dialler();
-    let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, adapter.address, First::Offer, ZERO).unwrap();
     adapter.accept(ZERO);
     assert_eq!(refusal(&mut dial, ZERO), "the peer refused it");
-    adapter.pairs.1 = false;
+    // Nor does it say that it has taken one that it cannot keep.
+    adapter.pairs.1 = Room::Lost;
+    let mut dial = Dial::new(&identity, own, adapter.address, First::Offer, ZERO).unwrap();
+    adapter.accept(ZERO);
+    assert_eq!(refusal(&mut dial, ZERO), "the peer closed its socket");
+    adapter.pairs.1 = Room::Much;
     let target = adapter.address;
     talk(&made(&mut adapter, target));
 }
@@ -233,7 +267,7 @@ fn an_adapter_without_room_refuses_a_pair() {
 fn silence_ends_a_set_up_at_either_end() {
     let mut adapter = Adapter::at("127.0.0.1");
     let (identity, own) = dialler();
-    let mut dial = Dial::new(&identity, own, adapter.address, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, adapter.address, First::Offer, ZERO).unwrap();
     assert!(matches!(dial.poll(ZERO), Dialled::Pending));
     assert_eq!(refusal(&mut dial, LATE), "the peer was silent");
     drop(dial);
@@ -249,10 +283,10 @@ fn silence_ends_a_set_up_at_either_end() {
 #[test]
 fn the_memory_of_a_dialler_that_asks_first_comes_once_it_is_wanted() {
     let mut adapter = Adapter::at("127.0.0.1");
-    let name = adapter.identity.adapter;
+    let name = adapter.known();
     let (identity, own) = dialler();
     let target = adapter.address;
-    let ask = || Dial::ask(&identity, own, target, ZERO).unwrap();
+    let ask = || Dial::new(&identity, own, target, First::Question, ZERO).unwrap();
     let (mut first, mut second) = (ask(), ask());
     let at = |part| Instant::from_micros(DEADLINE / 10 * part);
     assert!(matches!(first.poll(at(4)), Dialled::Pending));
@@ -262,7 +296,7 @@ fn the_memory_of_a_dialler_that_asks_first_comes_once_it_is_wanted() {
     assert!(matches!(second.poll(at(6)), Dialled::Known(known) if known == name));
     assert!(matches!(first.poll(at(6)), Dialled::Pending));
     assert!(first.makes(&name));
-    assert!(!first.makes(&identity.adapter));
+    assert!(!first.makes(&known(&identity)));
     // Each message has its own time.
     assert!(matches!(first.poll(at(15)), Dialled::Pending));
     adapter.accept(at(14));

@@ -12,10 +12,12 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-    SocketType, bind, connect, listen, recv, sendmsg, socket_with,
+    SocketType, bind, connect, listen, recv, sendmsg, socket_with, socketpair,
 };
 
+use super::super::super::bell::Bell;
 use super::super::super::memory::{LENGTH, Memory};
+use super::super::super::pair::{Naming, Role};
 use super::super::message::{Answer, Hello, Verdict};
 use super::*;
 
@@ -82,7 +84,33 @@ fn is_refused(adapter: &mut Adapter, what: &str, bytes: &[u8], files: &[Borrowed
     talk(&made(adapter, target));
 }
 
-/// Spec: ROCE-219
+/// A process may have any name of a socket, but not the addresses of other hosts.
+///
+/// Spec: ROCE-217, ROCE-282
+#[test]
+fn no_pair_leads_to_an_address_of_another_host() {
+    let (identity, own) = dialler();
+    for foreign in ["192.0.2.1", "2001:db8::1"] {
+        let adapter = Adapter::at(foreign);
+        let dial = Dial::new(&identity, own, adapter.address, First::Offer, ZERO);
+        assert!(matches!(dial, Err(Refusal::Elsewhere)), "{foreign}");
+        let mut wildcard = Adapter::at("::");
+        let misled = Hello {
+            target: wildcard.target(foreign),
+            ..question(&wildcard)
+        };
+        let stranger = stranger(&wildcard);
+        let (_memory, file) = Memory::create().unwrap();
+        say(&stranger, &misled.encode().unwrap(), &[file.as_fd()]);
+        wildcard.accept(ZERO);
+        assert!(
+            wildcard.pairs.0.is_empty() && is_closed(&stranger),
+            "{foreign}"
+        );
+    }
+}
+
+/// Spec: ROCE-219, ROCE-282
 #[test]
 fn other_questions_than_a_diallers_are_refused() {
     let mut adapter = Adapter::at("127.0.0.1");
@@ -110,6 +138,14 @@ fn other_questions_than_a_diallers_are_refused() {
             ..question(&adapter)
         };
         is_refused(&mut adapter, target, &misled.encode().unwrap(), &[file]);
+    }
+    // A name of another host, which receivers of datagrams would answer.
+    for own in ["192.0.2.9:4791", "[2001:db8::9]:4791"] {
+        let forged = Hello {
+            own: own.parse().unwrap(),
+            ..question(&adapter)
+        };
+        is_refused(&mut adapter, own, &forged.encode().unwrap(), &[file]);
     }
     is_refused(&mut adapter, "short", &hello[..hello.len() - 1], &[file]);
     is_refused(&mut adapter, "one byte", &[0], &[file]);
@@ -152,6 +188,33 @@ fn who_has_asked_sends_the_memory_of_that_question_or_is_refused() {
     assert!(is_closed(&stranger));
     let target = adapter.address;
     talk(&made(&mut adapter, target));
+}
+
+/// A pair with a process that gives itself the name of another adapter is no pair with that one.
+///
+/// Spec: ROCE-221
+#[test]
+fn the_name_of_an_adapter_is_of_its_process() {
+    let mut adapter = Adapter::at("127.0.0.1");
+    let (identity, own) = dialler();
+    let (memory, _) = Memory::create().unwrap();
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (ours, _theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let naming = Naming {
+        number: 9,
+        peer_number: 9,
+        peer_adapter: Known {
+            process: 1,
+            ..known(&identity)
+        },
+        own: adapter.address,
+        peer: own,
+    };
+    let pair = LocalPair::new(naming, Role::Listener, memory, Bell::new(ours));
+    adapter.pairs.0.push(pair);
+    let target = adapter.address;
+    talk(&made(&mut adapter, target));
+    assert_eq!(adapter.pairs.0.len(), 1, "beside that one");
 }
 
 /// A file without a name, of a length, with seals, filled if `fills`.
@@ -234,6 +297,11 @@ fn a_connection_is_watched_until_its_question_comes() {
     let _stranger = stranger(&adapter);
     adapter.accept(ZERO);
     assert_eq!(adapter.pairs.2, 1);
+    // One that cannot be watched is closed.
+    adapter.pairs.1 = Room::Lost;
+    let stranger = stranger(&adapter);
+    adapter.accept(ZERO);
+    assert!(is_closed(&stranger));
 }
 
 /// Takes the question of a dialler at the name of an address, and answers something.
@@ -243,7 +311,7 @@ fn answered<T>(answer: impl FnOnce(OwnedFd) -> T) -> String {
     let listener = socket();
     bind(&listener, &names::name(target).unwrap()).unwrap();
     listen(&listener, 1).unwrap();
-    let mut dial = Dial::new(&identity, own, target, ZERO).unwrap();
+    let mut dial = Dial::new(&identity, own, target, First::Offer, ZERO).unwrap();
     let accepted = rustix::net::accept(&listener).unwrap();
     // It may stay open until the end.
     let _kept = answer(accepted);

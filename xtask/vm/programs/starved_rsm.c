@@ -1,2 +1,0 @@
-/* The same for remote shared memory. */
-#include "../../../dat-ffi/librsm/tests/programs/starved.c"
